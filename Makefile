@@ -1,0 +1,75 @@
+# What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
+
+PYTHON ?= python3
+TEST_JOBS ?= 2
+PACKAGES = cli gateway sql worker
+
+VENV = .venv
+STAMP = $(VENV)/.installed
+RUN = $(VENV)/bin/python -m
+
+# uv installs four to ten times faster than pip, but nobody has to have it.
+ifneq ($(shell command -v uv 2>/dev/null),)
+CAN_MAKE_VENV = true
+VENV_WORKS = $(VENV)/bin/python -c ''
+MAKE_VENV = uv venv --quiet --python "$$(command -v $(PYTHON))" $(VENV)
+INSTALL = uv pip install --python $(VENV)/bin/python
+BUILD_WHEEL = uv build --quiet --wheel --out-dir dist .
+else
+CAN_MAKE_VENV = $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null
+VENV_WORKS = $(RUN) pip --version >/dev/null
+MAKE_VENV = $(PYTHON) -m venv $(VENV)
+INSTALL = $(RUN) pip install --disable-pip-version-check
+BUILD_WHEEL = $(RUN) pip wheel --quiet --no-deps --wheel-dir dist .
+endif
+
+.DEFAULT_GOAL = help
+.DELETE_ON_ERROR:
+.PHONY: help test lint fmt types chaos demo wheel install-hooks clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+test: $(STAMP) ## run every test but the chaos; TEST_JOBS=2 at a time
+	$(RUN) pytest -n $(TEST_JOBS) --ignore=tests/chaos tests
+
+lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+
+fmt: $(STAMP) ## format, and fix what ruff can fix
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
+	$(RUN) pytest tests/chaos -p no:xdist -s
+
+demo: $(STAMP) ## convert sample invoices with an embedded PostgreSQL and the reference gateway
+	$(VENV)/bin/convertq demo
+
+wheel: $(STAMP) ## build dist/convertq-*.whl
+	$(BUILD_WHEEL)
+	@ls dist/*.whl
+
+install-hooks: ## lint before every commit
+	git config core.hooksPath .githooks
+
+clean: ## remove what was built, .venv included
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Type checkers do not see setup.cfg's package_dir: show them the folders under the names that are imported.
+types:
+	@mkdir -p build/types/convertq
+	@for name in $(PACKAGES); do ln -sfn "../../../$$name" "build/types/convertq/$$name"; done
+
+$(STAMP): setup.cfg pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH: apt-get install python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "convertq needs Python 3.11 or newer; name one that you have: make PYTHON=python3.12" >&2; exit 1; }
+	@$(VENV_WORKS) 2>/dev/null || $(CAN_MAKE_VENV) || { \
+	  echo "$(PYTHON) cannot make a virtual environment: apt-get install python3-venv (or install uv)" >&2; exit 1; }
+	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
+	$(INSTALL) --quiet -e '.[dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""The reference gateway: a stand-in converter for trying convertq and for testing it."""

@@ -1,0 +1,40 @@
+-- claim_job: queued -> processing, highest priority then oldest
+-- Nothing is claimed while the breaker holds the queue or for a server that is not active (a reclaim would take it back).
+-- after_*: the watermark of the last claim; older keys are taken or dead rows, which a held snapshot keeps in the index.
+-- Parameters: holder, server, lease_ttl (s), after_priority, after_created_at, after_id
+-- Rows: always one; job columns are null when nothing was claimed
+WITH gate AS MATERIALIZED (
+    SELECT state AS breaker,
+           NOT by_hand AND state <> 'closed' AND trial_job IS NULL AND probe_after <= now() AS probe_is_due,
+           state = 'closed' OR state = 'half_open' AND probe_by = %(holder)s AND trial_job IS NULL AS lets_through,
+           EXISTS (SELECT FROM {schema}.servers WHERE id = %(server)s AND status = 'active') AS server_is_active
+      FROM {schema}.circuit_breaker
+), picked AS MATERIALIZED (
+    SELECT id, updated_at
+      FROM {schema}.jobs
+     WHERE (SELECT lets_through AND server_is_active FROM gate)
+       AND status = 'queued' AND retry_after IS NULL
+       AND (-priority::bigint, created_at, id) >= (%(after_priority)s, %(after_created_at)s, %(after_id)s)
+     ORDER BY -priority::bigint, created_at, id
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE {schema}.jobs AS job
+       SET status = 'processing', leased_by = %(holder)s, lease_expires_at = now() + make_interval(secs => %(lease_ttl)s),
+           attempt_count = attempt_count + 1, last_attempt_at = now(), started_at = coalesce(started_at, now())
+      FROM picked
+     WHERE job.id = picked.id AND job.status = 'queued'
+    RETURNING job.id, job.mapping, job.pretty, job.bytes, job.attempt_count AS attempt, job.priority, job.created_at,
+              extract(epoch FROM clock_timestamp() - picked.updated_at)::double precision AS waited
+), event AS (
+    INSERT INTO {schema}.job_events (job_id, event_type, meta)
+    SELECT id, 'processing', jsonb_build_object('worker', %(holder)s::text, 'attempt', attempt) FROM claimed
+), trial AS (
+    UPDATE {schema}.circuit_breaker SET trial_job = claimed.id FROM claimed WHERE state = 'half_open'
+)
+SELECT gate.breaker, gate.probe_is_due, gate.server_is_active, claimed.*,
+       claimed.id IS NOT NULL AND EXISTS (
+           SELECT FROM {schema}.jobs
+            WHERE status = 'queued' AND retry_after IS NULL AND id <> (SELECT id FROM picked)
+              AND (-priority::bigint, created_at, id) >= (%(after_priority)s, %(after_created_at)s, %(after_id)s)
+       ) AS more_to_claim
+  FROM gate LEFT JOIN claimed ON true

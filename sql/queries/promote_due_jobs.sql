@@ -1,0 +1,14 @@
+-- promote_due_jobs: queued -> queued, lets jobs whose retry is due into the claim's index
+-- Rows whose time has not come stay outside it, so that a claim costs the same with 300,000 of them.
+-- Parameters: (none)
+-- Rows: one per job let in
+WITH due AS MATERIALIZED (
+    SELECT id FROM {schema}.jobs
+     WHERE status = 'queued' AND retry_after <= now()
+     ORDER BY retry_after
+     LIMIT 1000 FOR UPDATE SKIP LOCKED
+)
+UPDATE {schema}.jobs AS job SET retry_after = NULL
+  FROM due
+ WHERE job.id = due.id AND job.status = 'queued'
+RETURNING job.id

@@ -1,0 +1,19 @@
+-- schedule_retry: processing -> queued, not before retry_after, for its holder alone
+-- Parameters: id, holder, attempt, delay_ms, error_code, error_message, gateway_ok, gateway_status, gateway_ms, duration_ms
+-- Rows: one, or none when the lease is lost
+WITH returned AS (
+    UPDATE {schema}.jobs
+       SET status = 'queued', retry_after = now() + %(delay_ms)s * interval '1 millisecond',
+           leased_by = NULL, lease_expires_at = NULL
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+    RETURNING id, retry_after
+), event AS (
+    INSERT INTO {schema}.job_events (job_id, event_type, meta)
+    SELECT id, 'retry', jsonb_strip_nulls(jsonb_build_object(
+               'worker', %(holder)s::text, 'attempt', %(attempt)s::int, 'duration_ms', %(duration_ms)s::int,
+               'error_code', %(error_code)s::text, 'error_message', %(error_message)s::text,
+               'gateway_ok', %(gateway_ok)s::boolean, 'gateway_status', %(gateway_status)s::int,
+               'gateway_ms', %(gateway_ms)s::int, 'retry_after', retry_after))
+      FROM returned
+)
+SELECT id, retry_after FROM returned

@@ -1,0 +1,38 @@
+"""From the fork to the loop: what a worker process makes anew and what it leaves to its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import random
+import signal
+import traceback
+from collections.abc import Callable
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals | int]) -> None:
+    """Never returns, and runs none of the parent's exit handlers or destructors."""
+    try:
+        _die_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        random.seed()
+        gc.enable()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        work()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the last word of this process
+        os.write(2, traceback.format_exc().replace("\n", " | ").encode(errors="replace") + b"\n")
+        os._exit(70)
+
+
+def _die_with(parent: int) -> None:
+    """A supervisor that is killed takes its workers with it; the check is for one that died before the call."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)

@@ -1,0 +1,264 @@
+"""One call to the gateway: a PDF streamed up from disk, an XML streamed down to disk, each answer given its name."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import requests
+import urllib3.connection
+import urllib3.connectionpool
+import urllib3.exceptions
+from convertq.worker.config import Config
+from convertq.worker.errors import Code, Failure, io_failure
+from convertq.worker.job import Job
+from convertq.worker.retry import parse_retry_after
+from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
+from requests.adapters import HTTPAdapter
+from requests_toolbelt import MultipartEncoder
+
+
+@dataclass
+class Progress:
+    """Written by the thread that makes the call, read by the one that watches it."""
+
+    step: str = "reading"
+    bytes_done: int = 0
+    bytes_total: int | None = None
+
+    @property
+    def percent(self) -> int:
+        """Reading is the first third, waiting for the answer half way, writing the rest."""
+        done = min(1.0, self.bytes_done / self.bytes_total) if self.bytes_total else 0.0
+        return {"reading": int(33 * done), "converting": 50, "writing": 50 + int(49 * done)}[self.step]
+
+
+class _Source:
+    """The PDF on its way up. A read error is the disk's, and must not look like the network's."""
+
+    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+        self._file, self._progress = file, progress
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            chunk = self._file.read(size)
+        except OSError as error:
+            raise io_failure("the source file cannot be read", error) from None
+        self._progress.bytes_done += len(chunk)
+        if self._progress.bytes_done == self._progress.bytes_total:
+            self._progress.step = "converting"
+        return chunk
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+class GatewayCall:
+    """Runs in a thread of its own; whoever watches may abort it, which shuts its socket."""
+
+    def __init__(self, config: Config, job: Job, progress: Progress) -> None:
+        self._config, self._job, self._progress = config, job, progress
+        self._timeout = config.gateway_timeout_ms / 1000
+        self._socket: socket.socket | None = None
+        self._started = 0.0
+        self.ends_at: float | None = None  # by the monotonic clock, while the call is under way
+        self.status: int | None = None
+        self.milliseconds = 0
+
+    def run(self, source: BinaryIO, sink: BinaryIO) -> None:
+        """Raises Failure."""
+        self._started = time.monotonic()
+        self.ends_at = self._started + self._timeout
+        try:
+            self._exchange(source, sink)
+        except Failure as failure:
+            failure.called = failure.code is not Code.IO_ERROR  # the disk's fault says nothing about the gateway
+            failure.gateway_status = failure.gateway_status or self.status
+            failure.gateway_ms = int((time.monotonic() - self._started) * 1000)
+            raise
+        finally:
+            self.milliseconds = int((time.monotonic() - self._started) * 1000)
+            self.ends_at = None
+
+    def abort(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # of the TCP socket, below any TLS
+
+    def timed_out(self) -> Failure:
+        message = f"the gateway did not finish within {self._timeout:g} s"
+        elapsed = int((time.monotonic() - self._started) * 1000)
+        return Failure(Code.GW_TIMEOUT, message, called=True, gateway_status=self.status, gateway_ms=elapsed)
+
+    def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
+        self._progress.bytes_total = self._job.bytes
+        # a new connection for each call: a kept one that the gateway closes meanwhile would cost the job an attempt
+        with requests.Session() as session:
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, _Watched(self._note_socket))
+            with contextlib.closing(self._post(session, source)) as response:
+                self.status = response.status_code
+                refuse_unless_xml(response)
+                self._receive(response, sink)
+
+    def _post(self, session: requests.Session, source: BinaryIO) -> requests.Response:
+        form = MultipartEncoder(
+            {
+                "file": (f"{self._job.id}.pdf", _Source(source, self._progress), "application/pdf"),
+                "mapping": self._job.mapping,
+                "pretty": "1" if self._job.pretty else "0",
+            }
+        )
+        headers = {
+            "Content-Type": form.content_type,
+            "Accept": "application/xml",
+            "Accept-Encoding": "identity",
+            "Connection": "close",
+            "X-Correlation-ID": str(self._job.id),
+        }
+        with _named_as_failures(self):
+            return session.post(
+                f"{self._config.gateway_url}/process", data=form, headers=headers,
+                timeout=self._timeout, allow_redirects=False, stream=True,
+            )  # fmt: skip
+
+    def _receive(self, response: requests.Response, sink: BinaryIO) -> None:
+        length = response.headers.get("Content-Length", "")
+        self._progress.step, self._progress.bytes_done = "writing", 0
+        self._progress.bytes_total = int(length) if length.isdecimal() else None
+        check = XmlCheck()
+        try:
+            while chunk := self._read(response):
+                check.feed(chunk)
+                _write(sink, chunk)
+                self._progress.bytes_done += len(chunk)
+            check.finish()
+        except NotXml as error:
+            raise Failure(Code.GW_5XX, f"the gateway's answer is not usable: {error}") from None
+
+    def _read(self, response: requests.Response) -> bytes:
+        with _named_as_failures(self):
+            return bytes(response.raw.read(CHUNK, decode_content=True))
+
+    def _note_socket(self, opened: socket.socket) -> None:
+        self._socket = opened
+
+
+def refuse_unless_xml(response: requests.Response) -> None:
+    """Section by section what a status means; raises Failure for all but a 2xx with XML in it."""
+    status = response.status_code
+    if not 200 <= status < 300:
+        phrase = http.client.responses.get(status, "")
+        raise Failure(
+            code_for_status(status), f"the gateway answered {status} {phrase}", gateway_status=status,
+            retry_after=_retry_after(response),
+        )  # fmt: skip
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind and kind not in ("application/xml", "text/xml") and not kind.endswith("+xml"):
+        raise Failure(
+            Code.GW_5XX,
+            f"the gateway answered {status} with {kind[:60]}, not with XML",
+            gateway_status=status,
+        )
+
+
+def code_for_status(status: int) -> Code:
+    if status == 408:
+        return Code.GW_TIMEOUT
+    if status == 429 or status >= 500:
+        return Code.GW_5XX
+    return Code.GW_4XX  # redirects too: they are not followed
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    if response.status_code not in (429, 503):
+        return None
+    return parse_retry_after(response.headers.get("Retry-After"), response.headers.get("Date"))
+
+
+def _write(sink: BinaryIO, chunk: bytes) -> None:
+    try:
+        sink.write(chunk)
+    except OSError as error:
+        raise io_failure("the result cannot be written", error) from None
+
+
+@contextlib.contextmanager
+def _named_as_failures(call: GatewayCall) -> Any:
+    try:
+        yield
+    except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
+        raise call.timed_out() from None
+    except requests.exceptions.SSLError:
+        raise Failure(Code.GW_5XX, "no secure connection to the gateway: its certificate or TLS was refused") from None
+    except (
+        requests.RequestException,
+        urllib3.exceptions.HTTPError,
+        http.client.HTTPException,
+        OSError,
+    ) as error:
+        raise Failure(Code.GW_5XX, _what_broke(error), detail=repr(error)[:500]) from None
+
+
+def _what_broke(error: BaseException) -> str:
+    text = repr(error)
+    for sign, words in (
+        ("NameResolution", "the gateway's name cannot be resolved"),
+        ("refused", "the gateway refused the connection"),
+        ("IncompleteRead", "the gateway's answer broke off"),
+        ("NewConnection", "the gateway cannot be reached"),
+    ):
+        if sign in text:
+            return words
+    return "the connection to the gateway broke"
+
+
+class _Watched(HTTPAdapter):
+    """Tells which socket a call uses."""
+
+    def __init__(self, note: Any) -> None:
+        self._note = note
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        note = self._note
+
+        class Plain(urllib3.connection.HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self.sock)
+
+        class Tls(urllib3.connection.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                note(self.sock)
+
+        class PlainPool(urllib3.connectionpool.HTTPConnectionPool):
+            ConnectionCls = Plain
+
+        class TlsPool(urllib3.connectionpool.HTTPSConnectionPool):
+            ConnectionCls = Tls
+
+        self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": TlsPool}
+
+
+def is_healthy(config: Config, timeout: float) -> bool:
+    """The breaker's probe. A gateway without that path counts as healthy when it answers at all below 500."""
+    try:
+        with requests.get(
+            f"{config.gateway_url}{config.gateway_health_path}",
+            timeout=timeout,
+            allow_redirects=False,
+            stream=True,
+        ) as response:
+            return 200 <= response.status_code < 300 or response.status_code in (404, 405)
+    except requests.RequestException:
+        return False

@@ -1,0 +1,167 @@
+"""The queue as a worker sees it: one method per statement, every write after the claim fenced by the lease."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from uuid import UUID
+
+from convertq.worker.config import Config
+from convertq.worker.db import Database
+from convertq.worker.errors import Failure
+from convertq.worker.job import Job
+from convertq.worker.outcome import Completed, Failed, RetryLater
+from psycopg.rows import DictRow
+
+Watermark = tuple[int, datetime, UUID]
+START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+#: s. A claim may start at the last claimed key for so long: long enough that dead rows, which a held snapshot keeps
+#: in the index, are walked over a few times a second and not by every claim; short enough that order is kept.
+WATERMARK_HOLDS = 0.25
+#: s between looks for retries that have become due, while there is other work
+PROMOTE_EVERY = 0.1
+
+
+class Gate:
+    """What a claim learnt besides its job."""
+
+    def __init__(self, row: DictRow) -> None:
+        self.breaker: str = row["breaker"]
+        self.probe_is_due: bool = row["probe_is_due"]
+        self.server_is_active: bool = row["server_is_active"]
+        self.more_to_claim: bool = row["more_to_claim"]
+
+
+class JobQueue:
+    def __init__(self, database: Database, config: Config) -> None:
+        self.database = database
+        self._config = config
+        self._watermark, self._watermark_set = START, 0.0
+        self._promoted = 0.0
+
+    def claim_job(self, server: str, holder: str) -> tuple[Job | None, Gate]:
+        if time.monotonic() - self._promoted >= PROMOTE_EVERY:
+            self.promote_due_jobs()
+        job, gate = self._claim_from(self._fresh_watermark(), server, holder)
+        if job is None and self._watermark != START:
+            self._watermark = START
+            job, gate = self._claim_from(START, server, holder)
+        return job, gate
+
+    def _claim_from(self, watermark: Watermark, server: str, holder: str) -> tuple[Job | None, Gate]:
+        asked = time.monotonic()
+        row = self.database.run(
+            "claim_job", server=server, holder=holder, lease_ttl=self._config.worker_lease_ttl_sec,
+            after_priority=watermark[0], after_created_at=watermark[1], after_id=watermark[2],
+        )[0]  # fmt: skip
+        if row["id"] is None:
+            return None, Gate(row)
+        self._watermark, self._watermark_set = (
+            (-row["priority"], row["created_at"], row["id"]),
+            time.monotonic(),
+        )
+        return self._as_job(row, holder, asked), Gate(row)
+
+    def _as_job(self, row: DictRow, holder: str, asked: float) -> Job:
+        return Job(
+            id=row["id"], holder=holder, attempt=row["attempt"], mapping=row["mapping"], pretty=row["pretty"],
+            bytes=row["bytes"], is_trial=row["breaker"] == "half_open", queued_ms=int(row["waited"] * 1000),
+            claimed_at=asked, lease_ends=asked + self._config.worker_lease_ttl_sec,
+        )  # fmt: skip
+
+    def _fresh_watermark(self) -> Watermark:
+        if time.monotonic() - self._watermark_set > WATERMARK_HOLDS:
+            self._watermark = START
+        return self._watermark
+
+    def start_over(self) -> None:
+        """After a wake-up: what is new may be older, or more urgent, than what was claimed last."""
+        self._watermark, self._promoted = START, 0.0
+
+    def promote_due_jobs(self) -> int:
+        self._promoted = time.monotonic()
+        promoted = len(self.database.run("promote_due_jobs"))
+        if promoted:
+            self._watermark = START
+        return promoted
+
+    def extend_lease(self, job: Job) -> bool:
+        asked = time.monotonic()
+        held = self.database.one("extend_lease", **job.fence, lease_ttl=self._config.worker_lease_ttl_sec)
+        return self._renewed(job, asked, held is not None)
+
+    def report_progress(self, job: Job, step: str, percent: int, bytes_done: int, bytes_total: int | None) -> bool:
+        asked = time.monotonic()
+        held = self.database.one(
+            "report_progress", **job.fence, lease_ttl=self._config.worker_lease_ttl_sec, step=step,
+            percent=percent, bytes_done=bytes_done, bytes_total=bytes_total, message=None,
+        )  # fmt: skip
+        return self._renewed(job, asked, held is not None)
+
+    def _renewed(self, job: Job, asked: float, held: bool) -> bool:
+        if held:
+            job.lease_ends = asked + self._config.worker_lease_ttl_sec
+        return held
+
+    def lock_lease(self, job: Job) -> bool:
+        return self.database.one("lock_lease", **job.fence) is not None
+
+    def complete_job(self, job: Job, outcome: Completed, result_path: str) -> bool:
+        done = self.database.one(
+            "complete_job", **job.fence, result_path=result_path, retention_days=self._config.retention_results_days,
+            gateway_ok=outcome.gateway_ok, gateway_status=outcome.gateway_status, gateway_ms=outcome.gateway_ms,
+            duration_ms=job.duration_ms,
+        )  # fmt: skip
+        return done is not None
+
+    def schedule_retry(self, job: Job, outcome: RetryLater) -> datetime | None:
+        """When it is due; None: the lease is lost."""
+        row = self.database.one(
+            "schedule_retry",
+            **job.fence,
+            delay_ms=outcome.delay_ms,
+            **_error(outcome.failure),
+            duration_ms=job.duration_ms,
+        )
+        return row["retry_after"] if row else None
+
+    def fail_job(self, job: Job, outcome: Failed) -> bool:
+        row = self.database.one(
+            "fail_job",
+            **job.fence,
+            dead_letter=outcome.dead_letter,
+            **_error(outcome.failure),
+            duration_ms=job.duration_ms,
+        )
+        return row is not None
+
+    def release_job(self, job: Job, reason: str) -> bool:
+        return self.database.one("release_job", **job.fence, reason=reason) is not None
+
+    def was_completed(self, job: Job) -> bool:
+        """Whether this attempt's completion was committed although its answer never came."""
+        return self.database.one("find_completion", **job.fence) is not None
+
+    def requeue_worker_jobs(self, holder: str, *, counted: bool, reason: str) -> list[DictRow]:
+        return self.database.run(
+            "requeue_worker_jobs",
+            holder=holder,
+            max_attempts=self._config.retry_max_attempts,
+            counted=counted,
+            reason=reason,
+        )
+
+    def reclaim_jobs(self) -> list[DictRow]:
+        """Silent servers are declared dead first, so that their jobs come back in the same pass."""
+        self.database.run("bury_servers", heartbeat_timeout=self._config.worker_heartbeat_timeout_sec)
+        return self.database.run("reclaim_jobs", max_attempts=self._config.retry_max_attempts)
+
+
+def _error(failure: Failure) -> dict[str, object]:
+    return {
+        "error_code": failure.code,
+        "error_message": failure.message,
+        "gateway_ok": failure.gateway_ok,
+        "gateway_status": failure.gateway_status,
+        "gateway_ms": failure.gateway_ms,
+    }

@@ -1,0 +1,248 @@
+"""A worker's loop: reclaim, claim, convert, write, settle, and wait when there is nothing to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from pathlib import Path
+from typing import assert_never
+
+from convertq.worker.attempt import Attempt, Background, Step
+from convertq.worker.board import Board, Row
+from convertq.worker.breaker import Breaker
+from convertq.worker.config import Config
+from convertq.worker.db import PATIENCE, application_name
+from convertq.worker.errors import Code, Failure
+from convertq.worker.files import Files, discard
+from convertq.worker.hold import reason_to_hold
+from convertq.worker.job import Job
+from convertq.worker.job_queue import Gate, JobQueue
+from convertq.worker.link import TROUBLE, Link
+from convertq.worker.log import Log
+from convertq.worker.outcome import Completed, Interrupted, Lost, Outcome
+from convertq.worker.retry import after_failure
+from convertq.worker.settle import Settlement, let_go
+from convertq.worker.signals import Signals
+from convertq.worker.stopping import HANDLED, Stopping
+from convertq.worker.wake import Wake
+from convertq.worker.watcher import Watcher
+
+RECLAIM_EVERY = 5.0  # s and per worker: at a thousand jobs a second it costs nothing
+STUCK_AFTER = 30.0  # s beyond the gateway's timeout
+
+
+class Worker:
+    def __init__(self, config: Config, slot: int, board: Board, wake: Wake) -> None:
+        self._config, self._slot, self._board, self._wake = config, slot, board, wake
+        self._log = Log(config, board.server_id, self._holder)
+        self._stopping = Stopping(Signals(HANDLED), config.worker_shutdown_grace_sec)
+        self._files = Files(config.uploads_dir, config.results_dir)
+        self._breaker = Breaker(config, self._log)
+        self._link = Link(config.database, self._log, lambda: application_name(self._holder))
+        self._queue: JobQueue | None = None
+        self._jobs = 0
+        self._hung = False
+        self._held = ""
+        self._reclaim_at = time.monotonic() + random.uniform(0, RECLAIM_EVERY)
+
+    def run(self) -> None:
+        self._log("worker_start", pid=os.getpid())
+        while not self._stopping and not self._is_used_up():
+            try:
+                queue = self._connected()
+                if queue is None:
+                    break
+                self._reclaim(queue)
+                job, gate = self._claim(queue)
+            except TROUBLE as error:
+                self._link.drop(error)
+                continue
+            if job is None:
+                self._wait_for_work(queue, gate)
+                continue
+            outcome = self._convert(job)
+            self._settle(job, outcome)
+        self._link.close()
+
+    @property
+    def _holder(self) -> str:
+        return f"{self._board.server_id}/{self._slot}"
+
+    def _is_used_up(self) -> bool:
+        """Recycled after so many jobs, or because a hung thread of an aborted call is still in this process."""
+        return self._hung or 0 < self._config.worker_max_jobs <= self._jobs
+
+    # -- connecting --
+
+    def _connected(self) -> JobQueue | None:
+        """A queue to work on; None when it is time to stop."""
+        if self._queue is not None and self._link.database is self._queue.database:
+            return self._queue
+        self._show(connected=False)
+        database = self._link.open_with_patience(self._nap, give_up=lambda: bool(self._stopping))
+        if database is None:
+            return None
+        queue = JobQueue(database, self._config)
+        self._give_back_what_was_held(queue)
+        self._queue = queue
+        self._show()
+        return queue
+
+    def _give_back_what_was_held(self, queue: JobQueue) -> None:
+        """A predecessor in this slot may have died while the database was down; or a claim of this process was
+        committed and its answer lost, in which case nothing was begun and the attempt does not count."""
+        counted = self._queue is None
+        reason = "worker died" if counted else "connection lost during the claim"
+        for row in queue.requeue_worker_jobs(self._holder, counted=counted, reason=reason):
+            self._log("requeue", job_id=row["id"], status=row["status"], attempt=row["attempt"], reason=reason)
+
+    def _nap(self, seconds: float) -> None:
+        self._stopping.pause(seconds)
+
+    # -- 1. reclaim --
+
+    def _reclaim(self, queue: JobQueue) -> None:
+        if time.monotonic() < self._reclaim_at:
+            return
+        self._reclaim_at = time.monotonic() + RECLAIM_EVERY
+        for row in queue.reclaim_jobs():
+            discard(self._files.part(row["id"], row["attempt"], row["holder"]))
+            self._log(
+                "reclaim", job_id=row["id"], status=row["status"], attempt=row["attempt"],
+                reason=row["reason"], holder=row["holder"],
+            )  # fmt: skip
+
+    # -- 2. claim --
+
+    def _claim(self, queue: JobQueue) -> tuple[Job | None, Gate | None]:
+        if held := reason_to_hold(self._config):
+            self._hold(held)
+            return None, None
+        self._log.server, self._log.worker = self._board.server_id, self._holder
+        queue.database.connection.patience = PATIENCE
+        job, gate = queue.claim_job(self._board.server_id, self._holder)
+        self._hold("" if gate.breaker == "closed" else "the breaker is open", breaker=gate.breaker)
+        if job is not None:
+            self._log(
+                "claim", job_id=job.id, status="processing", attempt=job.attempt, queued_ms=job.queued_ms,
+                breaker=gate.breaker,
+            )  # fmt: skip
+            if gate.more_to_claim:
+                self._wake.give()
+        return job, gate
+
+    def _hold(self, reason: str, **fields: str) -> None:
+        """Said once, when it begins or its reason changes."""
+        if reason and reason != self._held:
+            self._log("held", reason=reason, **fields)
+        self._held = reason
+
+    # -- 3, 4. process and write --
+
+    def _convert(self, job: Job) -> Outcome:
+        self._show(busy=True, deadline=time.monotonic() + self._config.gateway_timeout_ms / 1000 + STUCK_AFTER)
+        self._log("start", job_id=job.id, status="processing", attempt=job.attempt)
+        watcher = Watcher(self._config, job, self._link, self._stopping, self._log)
+        ending = self._attempt(job, watcher)
+        self._hung = watcher.left_a_thread_behind
+        match ending:
+            case Failure():
+                self._say_call(job, ending)
+                return after_failure(ending, job.attempt, self._config)
+            case Completed():
+                self._say_call(job, ending)
+                return ending
+            case Interrupted() | Lost():
+                return ending
+            case _:
+                assert_never(ending)
+
+    def _attempt(self, job: Job, watcher: Watcher) -> Completed | Failure | Interrupted | Lost:
+        if job.mapping not in self._config.mappings_allowed:
+            return Failure(Code.GW_4XX, f"the mapping {job.mapping[:60]!r} is not on the allow-list")
+        attempt = Attempt(self._config, self._files, job)
+        result = self._files.result(job.id)
+        if os.path.lexists(result):
+            ending = self._run(attempt.check_leftover, attempt, watcher)
+            if ending is not None:
+                return ending
+            try:
+                self._remove_leftover(job, result)
+            except TROUBLE as error:
+                self._link.drop(error)
+                return Failure(Code.UNKNOWN, "the database was lost while a damaged result was being removed")
+            except OSError as error:
+                return Failure(Code.IO_ERROR, f"a damaged result is in the way: {error.strerror}")
+        return self._run(attempt.convert, attempt, watcher) or Failure(Code.UNKNOWN, "the attempt returned nothing")
+
+    @staticmethod
+    def _run(step: Step, attempt: Attempt, watcher: Watcher) -> Completed | Failure | Interrupted | Lost | None:
+        return watcher.watch(attempt, Background(step))
+
+    def _remove_leftover(self, job: Job, result: Path) -> None:
+        """Only while the row is locked: without the lease it might be another holder's whole result."""
+        queue = JobQueue(self._link.open(), self._config)
+        with queue.database.transaction():
+            if queue.lock_lease(job):
+                with contextlib.suppress(FileNotFoundError):
+                    result.unlink()
+
+    def _say_call(self, job: Job, ending: Completed | Failure) -> None:
+        if ending.gateway_ok is None:
+            return
+        fields: dict[str, int | str | None] = {"gateway_ms": ending.gateway_ms, "gateway_status": ending.gateway_status}
+        event = "gateway_ok"
+        if isinstance(ending, Failure):
+            event = "gateway_error"
+            fields |= {"error_code": str(ending.code), "error_message": ending.message}
+        self._log(event, job_id=job.id, status="processing", attempt=job.attempt, **fields)
+
+    # -- 5. complete or fail --
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        """A result that was converted is kept, and written, for as long as the lease lasts."""
+        self._show(busy=True, deadline=job.lease_ends + STUCK_AFTER)
+        while True:
+            database = self._link.open_with_patience(self._nap, give_up=lambda: self._is_too_late(job))
+            if database is None:
+                let_go(job, self._files, self._log, "the database did not come back in time")
+                break
+            database.connection.patience = max(1.0, min(PATIENCE, job.lease_ends - time.monotonic()))
+            try:
+                Settlement(JobQueue(database, self._config), self._files, self._breaker, self._log).settle(job, outcome)
+                break
+            except Failure as failure:
+                outcome = after_failure(failure, job.attempt, self._config)
+            except TROUBLE as error:
+                self._link.drop(error)
+                self._nap(0.1)
+        self._jobs += 1
+        self._show()
+
+    def _is_too_late(self, job: Job) -> bool:
+        return time.monotonic() >= job.lease_ends or self._stopping.is_over
+
+    # -- 6. wait --
+
+    def _wait_for_work(self, queue: JobQueue, gate: Gate | None) -> None:
+        self._show()
+        if gate is not None and gate.probe_is_due and self._probe(queue):
+            return
+        self._stopping.pause(self._config.worker_poll_interval_ms / 1000, self._wake.descriptor)
+        if self._wake.take():
+            queue.start_over()
+
+    def _probe(self, queue: JobQueue) -> bool:
+        self._show(deadline=time.monotonic() + STUCK_AFTER)
+        try:
+            return self._breaker.probe(queue.database, self._holder)
+        except TROUBLE as error:
+            self._link.drop(error)
+            return False
+        finally:
+            self._show()
+
+    def _show(self, *, connected: bool = True, busy: bool = False, deadline: float = 0.0) -> None:
+        self._board.write(self._slot, Row(connected, busy, deadline, self._jobs))

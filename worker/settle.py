@@ -1,0 +1,110 @@
+"""The end of an attempt: its outcome written, fenced by the lease, and its result file published with it."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from convertq.worker.breaker import Breaker
+from convertq.worker.errors import Code, Failure
+from convertq.worker.files import Files, discard, put_in_place
+from convertq.worker.job import Job
+from convertq.worker.job_queue import JobQueue
+from convertq.worker.log import Log
+from convertq.worker.outcome import Completed, Failed, Interrupted, Lost, Outcome, RetryLater
+
+
+class Settlement:
+    """May be run again after a lost connection: each step finds what the one before has done."""
+
+    def __init__(self, queue: JobQueue, files: Files, breaker: Breaker, log: Log) -> None:
+        self._queue, self._files, self._breaker, self._log = queue, files, breaker, log
+
+    def settle(self, job: Job, outcome: Outcome) -> None:
+        match outcome:
+            case Completed():
+                self._complete(job, outcome)
+            case RetryLater():
+                self._retry(job, outcome)
+            case Failed():
+                self._fail(job, outcome)
+            case Interrupted(reason):
+                self._give_back(job, reason)
+            case Lost(reason):
+                self._let_go(job, reason)
+            case _:
+                assert_never(outcome)
+        self._breaker.say()
+
+    def _complete(self, job: Job, outcome: Completed) -> None:
+        with self._queue.database.transaction():
+            held = self._queue.lock_lease(job)
+            if held:
+                self._publish(job, outcome)
+                self._queue.complete_job(job, outcome, str(self._files.result(job.id)))
+                self._breaker.trial_went_well(self._queue.database, job)
+        if not held and not self._queue.was_completed(job):
+            self._let_go(job, "another holder has the job")
+            return
+        if outcome.part:
+            discard(outcome.part)
+        self._say("complete", job, "complete", gateway_ms=outcome.gateway_ms, gateway_status=outcome.gateway_status)
+
+    def _publish(self, job: Job, outcome: Completed) -> None:
+        """Inside the transaction that locks the row: whoever is not the holder never comes here."""
+        if outcome.part is None:
+            return
+        try:
+            put_in_place(outcome.part, self._files.result(job.id))
+        except FileExistsError:
+            # left by an attempt that was paused before its commit; the next attempt finds it whole and takes it
+            raise Failure(Code.IO_ERROR, "another result is in place already") from None
+        except OSError as error:
+            raise Failure(Code.IO_ERROR, f"the result cannot be put in place: {error.strerror}") from None
+
+    def _retry(self, job: Job, outcome: RetryLater) -> None:
+        with self._breaker.recording(self._queue.database, job, outcome.failure):
+            due = self._queue.schedule_retry(job, outcome)
+        self._discard_part(job)
+        if due is None:
+            self._let_go(job, "another holder has the job")
+            return
+        self._say_failure("retry", job, "queued", outcome.failure, retry_after=due.isoformat())
+
+    def _fail(self, job: Job, outcome: Failed) -> None:
+        with self._breaker.recording(self._queue.database, job, outcome.failure):
+            held = self._queue.fail_job(job, outcome)
+        self._discard_part(job)
+        if not held:
+            self._let_go(job, "another holder has the job")
+            return
+        self._say_failure("failed", job, "failed", outcome.failure, dead_letter=outcome.dead_letter)
+
+    def _give_back(self, job: Job, reason: str) -> None:
+        held = self._queue.release_job(job, reason)
+        self._discard_part(job)
+        if held:
+            self._say("requeue", job, "queued", reason=reason)
+        else:
+            self._let_go(job, "another holder has the job")
+
+    def _let_go(self, job: Job, reason: str) -> None:
+        let_go(job, self._files, self._log, reason)
+
+    def _discard_part(self, job: Job) -> None:
+        discard(self._files.part(job.id, job.attempt, job.holder))
+
+    def _say_failure(self, event: str, job: Job, status: str, failure: Failure, **more: object) -> None:
+        self._say(
+            event, job, status, error_code=str(failure.code), error_message=failure.message,
+            gateway_status=failure.gateway_status, gateway_ms=failure.gateway_ms, detail=failure.detail, **more,
+        )  # fmt: skip
+
+    def _say(self, event: str, job: Job, status: str, **fields: object) -> None:
+        known = {name: value for name, value in fields.items() if value is not None}
+        self._log(event, job_id=job.id, status=status, attempt=job.attempt, duration_ms=job.duration_ms, **known)
+
+
+def let_go(job: Job, files: Files, log: Log, reason: str) -> None:
+    """Needs no database: the row and the result file are another's now, or will be when the lease has ended."""
+    discard(files.part(job.id, job.attempt, job.holder))
+    log("lease_lost", job_id=job.id, attempt=job.attempt, duration_ms=job.duration_ms, reason=reason)

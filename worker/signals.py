@@ -1,0 +1,52 @@
+"""Signals as data: handlers only note them on a pipe, and a loop that waits on the pipe acts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+
+
+class Signals:
+    """One per process: a forked child makes its own, or its SIGTERM would reach the parent's pipe."""
+
+    def __init__(self, handled: Iterable[signal.Signals]) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in handled:
+            signal.signal(number, _note)
+
+    def wait(self, timeout: float | None, *others: int) -> tuple[list[signal.Signals], set[int]]:
+        """The signals that came and the descriptors among `others` that are ready, at the latest after `timeout`."""
+        poll = select.poll()  # select.select ends at descriptor 1023
+        for descriptor in (self._reader, *others):
+            poll.register(descriptor, select.POLLIN)
+        milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
+        ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
+        return self._take(), ready - {self._reader}
+
+    def _take(self) -> list[signal.Signals]:
+        with contextlib.suppress(BlockingIOError):
+            return [signal.Signals(number) for number in os.read(self._reader, 4096)]
+        return []
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextlib.contextmanager
+def blocked(numbers: Iterable[signal.Signals]) -> Iterator[set[signal.Signals | int]]:
+    """Around a fork: until the child has its own pipe, nothing may be noted on the parent's."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _note(number: int, frame: object) -> None:
+    """Needed so that Python's own action does not take place; the number is on the pipe already."""

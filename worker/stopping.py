@@ -1,0 +1,46 @@
+"""Whether a worker is to stop, and how soon: what its supervisor's signals mean to it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable
+
+from convertq.worker.signals import Signals
+
+#: SIGTERM: finish the job in hand. SIGQUIT: give it back now. SIGINT comes from a terminal to the whole group, and is
+#: the supervisor's to act on.
+HANDLED = (signal.SIGTERM, signal.SIGQUIT)
+
+
+class Stopping:
+    def __init__(self, signals: Signals, grace: float) -> None:
+        self._signals, self._grace = signals, grace
+        self._deadline: float | None = None
+
+    def __bool__(self) -> bool:
+        """Asks the pipe too: a signal may have come while a statement ran."""
+        self.pause(0)
+        return self._deadline is not None
+
+    @property
+    def is_over(self) -> bool:
+        """The grace has passed: whatever is in hand goes back to the queue."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    @property
+    def time_left(self) -> float:
+        return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def pause(self, timeout: float, *descriptors: int) -> set[int]:
+        """Sleeps until the time has passed, a descriptor is ready, or a signal has come."""
+        arrived, ready = self._signals.wait(timeout, *descriptors)
+        self._note(arrived)
+        return ready
+
+    def _note(self, arrived: Iterable[signal.Signals]) -> None:
+        for number in arrived:
+            if number is signal.SIGQUIT:
+                self._deadline = time.monotonic()
+            elif number is signal.SIGTERM and self._deadline is None:
+                self._deadline = time.monotonic() + self._grace

@@ -1,0 +1,177 @@
+"""The supervisor: one short loop over pids. It forks workers, replaces dead ones, stops them all, and knows no job."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from convertq.worker.board import Board
+from convertq.worker.child import run_as_child
+from convertq.worker.config import Config
+from convertq.worker.log import Log
+from convertq.worker.loop import Worker
+from convertq.worker.server import Server
+from convertq.worker.signals import Signals, blocked
+from convertq.worker.systemd import Systemd
+from convertq.worker.wake import Wake
+
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+TICK = 1.0  # s between rounds when nothing happens
+STARTING_TICK = 0.02  # s
+KILL_AFTER = 10.0  # s beyond the grace: a worker gives its job back by itself; this is for one that cannot
+QUICK_DEATH = 10.0  # s: one that dies sooner, again and again, is replaced with backoff
+BACKOFF_MAX = 30.0  # s
+
+
+@dataclass
+class Slot:
+    """One place for a worker. Its number is the last part of `leased_by`."""
+
+    number: int
+    pid: int = 0
+    started: float = 0.0
+    start_at: float = 0.0
+    quick_deaths: int = 0
+    killed: str = ""  # why, when this supervisor killed it
+
+
+class Supervisor:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._board, self._wake = Board(config.worker_concurrency), Wake()
+        self._log, self._systemd = Log(config), Systemd()
+        self._server = Server(config, self._board, self._wake, self._log)
+        self._slots = [Slot(number) for number in range(1, config.worker_concurrency + 1)]
+        self._is_ready = False
+        self._stop_by: float | None = None
+        self._jobs_of_the_gone = 0
+
+    def run(self) -> int:
+        gc.collect()
+        gc.disable()
+        gc.freeze()  # what is there now is shared with every worker, and no collection of theirs writes to it
+        self._signals = Signals(HANDLED)
+        while not self._is_done():
+            self._server.keep_up()
+            self._fill()
+            self._tell()
+            self._wait()
+            self._reap()
+            self._end_stuck()
+        self._server.stop()
+        self._log("shutdown", reason="all workers have ended")
+        return 0
+
+    def _is_done(self) -> bool:
+        return self._stop_by is not None and not any(slot.pid for slot in self._slots)
+
+    # -- wait, and act on what came --
+
+    def _wait(self) -> None:
+        arrived, ready = self._signals.wait(self._time_to_next(), *self._server.descriptors)
+        for number in arrived:
+            if number is not signal.SIGCHLD:
+                self._stop(number)
+        if ready:
+            self._server.hear()
+
+    def _time_to_next(self) -> float:
+        """Workers say on the board, not by a signal, that they are connected: at the start it is read more often."""
+        waiting = [slot.start_at for slot in self._slots if not slot.pid] if self._stop_by is None else []
+        tick = TICK if self._is_ready or self._stop_by else STARTING_TICK
+        return max(STARTING_TICK, min([tick, *(at - time.monotonic() for at in waiting)]))
+
+    def _stop(self, number: signal.Signals) -> None:
+        """The first signal lets workers finish within the grace; the second gives their jobs back at once."""
+        first = self._stop_by is None
+        grace = self._config.worker_shutdown_grace_sec if first else 0
+        self._stop_by = time.monotonic() + grace + KILL_AFTER
+        self._systemd.notify("STOPPING=1")
+        self._log("shutdown", reason=number.name, grace_sec=grace)
+        for slot in self._slots:
+            self._send(slot, signal.SIGTERM if first else signal.SIGQUIT)
+        if first:
+            self._server.drain()
+
+    @staticmethod
+    def _send(slot: Slot, number: signal.Signals) -> None:
+        if slot.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(slot.pid, number)
+
+    # -- every death takes one path: reap, give its job back, start another --
+
+    def _reap(self) -> None:
+        for slot in self._slots:
+            if not slot.pid:
+                continue
+            pid, status = os.waitpid(slot.pid, os.WNOHANG)
+            if pid:
+                self._bury(slot, os.waitstatus_to_exitcode(status))
+
+    def _bury(self, slot: Slot, exit_code: int) -> None:
+        lived = time.monotonic() - slot.started
+        self._jobs_of_the_gone += self._board.read(slot.number).jobs
+        self._board.clear(slot.number)
+        if exit_code != 0:
+            how = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+            worker = f"{self._board.server_id}/{slot.number}"
+            self._log("worker_died", worker=worker, pid=slot.pid, reason=slot.killed or how)
+            self._server.give_back(slot.number, counted=slot.killed != "shutdown", reason=slot.killed or "worker died")
+        slot.quick_deaths = slot.quick_deaths + 1 if exit_code != 0 and lived < QUICK_DEATH else 0
+        backoff = min(BACKOFF_MAX, 2.0 ** (slot.quick_deaths - 3)) if slot.quick_deaths > 2 else 0.0
+        slot.pid, slot.killed, slot.start_at = 0, "", time.monotonic() + backoff
+
+    def _end_stuck(self) -> None:
+        now = time.monotonic()
+        for slot in self._slots:
+            deadline = self._board.read(slot.number).deadline
+            if slot.pid and not slot.killed and 0 < deadline < now:
+                self._kill(slot, "stuck beyond the gateway timeout")
+            elif slot.pid and self._stop_by is not None and self._stop_by < now:
+                self._kill(slot, "shutdown")
+
+    def _kill(self, slot: Slot, reason: str) -> None:
+        slot.killed = reason
+        self._send(slot, signal.SIGKILL)
+
+    # -- start --
+
+    def _fill(self) -> None:
+        if self._stop_by is not None or not self._server.is_registered:
+            return  # before the server is registered its workers could claim nothing
+        for slot in self._slots:
+            if not slot.pid and slot.start_at <= time.monotonic():
+                self._fork(slot)
+
+    def _fork(self, slot: Slot) -> None:
+        parent = os.getpid()
+        with blocked(HANDLED) as mask:
+            slot.pid = os.fork()
+            if slot.pid == 0:
+                run_as_child(parent, lambda: self._work(slot.number), mask)
+        slot.started = time.monotonic()
+
+    def _work(self, number: int) -> None:
+        self._signals.close()
+        self._server.leave_behind()
+        Worker(self._config, number, self._board, self._wake).run()
+
+    # -- tell --
+
+    def _tell(self) -> None:
+        rows = [self._board.read(slot.number) for slot in self._slots]
+        busy, done = sum(row.busy for row in rows), self._jobs_of_the_gone + sum(row.jobs for row in rows)
+        connected = sum(row.connected for row in rows)
+        status = f"STATUS={busy} busy, {connected - busy} idle of {len(rows)} workers, {done} jobs done"
+        if not self._server.is_registered:
+            status = "STATUS=waiting for the database"
+        if self._stop_by is None and not self._is_ready and connected == len(rows):
+            self._is_ready = True
+            self._log("ready", workers=len(rows))
+            self._systemd.notify("READY=1", status)
+        self._systemd.notify("WATCHDOG=1", status)
