@@ -163,6 +163,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the standard library refuses before a method is called, e.g. a malformed request line."""
         self.close_connection = True
+        self.request_version = self.protocol_version  # until parsed it is 0.9, which has no status line
         self.command = self.command or ""
         answer = json_answer(code, {"error": message or "the request is malformed"})
         self.send_head(answer, close=True)

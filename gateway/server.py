@@ -109,7 +109,7 @@ class Gateway:
         return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
     def start(self) -> None:
-        self.spool = tempfile.TemporaryDirectory(prefix="convertq-gateway-")
+        self.spool = tempfile.TemporaryDirectory(prefix="convertq-gateway-", ignore_cleanup_errors=True)
         self.server.folder = Path(self.spool.name)
         self.thread.start()
 

@@ -28,6 +28,7 @@ from lxml import etree
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
+from tests.processes import parent_of, pids
 from tests.waiting import eventually
 
 SAMPLES = Path(next(iter(samples.__path__)))
@@ -179,6 +180,7 @@ def test_health_lists_the_mappings(gateway: Gateway) -> None:
         (b"%PDF-1.4\n" + b"damaged " * 100, 422, "damaged"),
         (sample("papelaria")[:300], 422, "damaged"),
         (pdf_without_pages(), 422, "pages"),
+        (pdf_of("no secret", encrypt=StandardEncryption("", "owner")), 422, "does not find"),
         (pdf_of("A letter, not an invoice"), 422, "does not find"),
         (b"PK\x03\x04 not a PDF", 415, "not a PDF"),
         (b"", 415, "not a PDF"),
@@ -373,20 +375,19 @@ def test_stopping_ends_the_converters_the_threads_and_the_spool() -> None:
 
 
 @pytest.fixture
-def command() -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([*COMMAND, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def command(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed gateway leaves its spool behind
+    )
     try:
         yield process
     finally:
         process.kill()
         process.communicate()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -397,13 +398,11 @@ def test_the_command_says_its_url_and_leaves_no_process(command: subprocess.Pope
     url = line.split()[-1]
     form = {"file": ("x.pdf", sample("estudio"))}
     assert requests.post(f"{url}/process", files=form, headers=XML, timeout=30).content == expected("estudio")
-    tasks = [int(task.name) for task in Path(f"/proc/{command.pid}/task").iterdir()]
-    converters = [
-        int(pid) for task in tasks for pid in Path(f"/proc/{command.pid}/task/{task}/children").read_text().split()
-    ]
+    converters = [pid for pid in pids() if parent_of(pid) == command.pid]
+    assert converters
     command.send_signal(number)
     assert command.wait(10) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
-    eventually(lambda: not any(map(alive, converters)), what="no converter is left")
+    eventually(lambda: not any(map(parent_of, converters)), what="no converter is left")
 
 
 def run_command(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:

@@ -25,9 +25,7 @@ def test_the_best_liked_offer_is_chosen(accept: str | None, output: str) -> None
     assert output_for(accept, (XML, JSON)) == output
 
 
-@pytest.mark.parametrize(
-    "accept", ["text/html", "image/*", "application/xml;q=0", "application/xml;q=x", "nonsense"]
-)
+@pytest.mark.parametrize("accept", ["text/html", "image/*", "application/xml;q=0", "application/xml;q=x", "nonsense"])
 def test_a_client_that_wants_nothing_on_offer_is_refused(accept: str) -> None:
     with pytest.raises(Refusal) as refused:
         output_for(accept, (XML, JSON))

@@ -1,0 +1,91 @@
+"""`convertq demo` as a newcomer meets it: from outside, with its processes counted."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import eventually
+
+PR_SET_CHILD_SUBREAPER = 36
+COMMAND = [sys.executable, "-m", "convertq.cli.main", "demo"]
+
+
+def children() -> set[int]:
+    """Living children of this process; what a dead demo leaves behind becomes one."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(pid) for pid in (task / "children").read_text().split()}
+    return {pid for pid in found if not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A temp directory with a space in its name, and settings of the caller's that the demo must not use."""
+    home = tmp_path / "a directory with spaces"
+    home.mkdir()
+    return {**os.environ, "TMPDIR": str(home), "DATABASE_URL": "postgresql://nowhere.invalid/real", "GATEWAY_URL": ""}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = children()
+    yield
+    eventually(lambda: children() <= before, what="every process of the demo to be gone")
+
+
+def start(environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(COMMAND, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_the_demo_converts_shows_a_failure_and_a_retry_and_ends(environment: dict[str, str]) -> None:
+    ended = subprocess.run(COMMAND, env=environment, text=True, capture_output=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    assert "digitalizada.pdf: failed (GW_4XX" in ended.stdout
+    assert "oficina.pdf: complete (tried again" in ended.stdout
+    assert "<invoice>" in ended.stdout
+    shown = re.search(r"became (.*\.xml):", ended.stdout)
+    assert shown
+    assert Path(shown[1]).read_text("utf-8").rstrip() in ended.stdout
+    assert ended.stderr == ""
+
+
+def test_two_demos_at_once_do_not_meet(environment: dict[str, str]) -> None:
+    first, second = start(environment), start(environment)
+    said = [demo.communicate(timeout=60)[0] for demo in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], said
+
+
+@pytest.mark.parametrize("moment", ["starting PostgreSQL", ": queued", ": processing", ": complete"])
+def test_an_interrupted_demo_ends_within_three_seconds(environment: dict[str, str], moment: str) -> None:
+    demo = start({**environment, "PYTHONUNBUFFERED": "1"})
+    assert demo.stdout is not None
+    while moment not in (line := demo.stdout.readline()):
+        assert line, "the demo ended before that moment"
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=3)
+    assert demo.returncode == 130
+
+
+def test_a_kept_stack_serves_a_second_terminal(environment: dict[str, str]) -> None:
+    demo = subprocess.Popen(
+        [*COMMAND, "--keep"], env={**environment, "PYTHONUNBUFFERED": "1"}, text=True, stdout=subprocess.PIPE
+    )
+    assert demo.stdout is not None
+    while not (line := demo.stdout.readline()).startswith("export "):
+        assert line, "the demo ended"
+    listing = f"{line}\n'{sys.executable}' -m convertq.cli.main list --status failed"
+    second = subprocess.run(["sh", "-c", listing], text=True, capture_output=True, timeout=30)
+    assert "digitalizada.pdf" in second.stdout, second.stderr
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=3)
+    assert demo.returncode == 130
