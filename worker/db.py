@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -41,6 +41,7 @@ class BoundedConnection(psycopg.Connection[DictRow]):
     """A connection on which no statement waits for longer than `patience`."""
 
     patience: float = PATIENCE
+    is_pooled: bool = False  # a transaction pooler is in between: nothing of a session may be relied on
 
     def wait(self, gen: Generator[Any, Any, Result], *args: Any, **kwargs: Any) -> Result:
         return super().wait(self._bounded(gen), *args, **kwargs)
@@ -73,23 +74,22 @@ def connect(
     if not url.pooled:
         settings["options"] = f"{given.get('options') or ''} {_session_options(statement_timeout)}".strip()
     try:
-        return _open(url, settings, prepare=not url.pooled)
+        return _open(url, settings, pooled=url.pooled)
     except psycopg.OperationalError as error:
         # PgBouncer refuses session settings: they would stick to a connection that others use next
         if "unsupported startup parameter" not in str(error):
             raise
         del settings["options"]
-        return _open(url, settings, prepare=False)
+        return _open(url, settings, pooled=True)
 
 
-def _open(url: DatabaseUrl, settings: dict[str, Any], *, prepare: bool) -> BoundedConnection:
-    return BoundedConnection.connect(
-        url.conninfo,
-        autocommit=True,
-        row_factory=dict_row,
-        prepare_threshold=1 if prepare else None,
-        **settings,
+def _open(url: DatabaseUrl, settings: dict[str, Any], *, pooled: bool) -> BoundedConnection:
+    prepare = None if pooled else 1
+    connection = BoundedConnection.connect(
+        url.conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=prepare, **settings
     )
+    connection.is_pooled = pooled
+    return connection
 
 
 def _session_options(statement_timeout: float) -> str:
@@ -134,11 +134,18 @@ class Database:
         rows = self.run(statement, **parameters)
         return rows[0] if rows else None
 
-    def transaction(self) -> AbstractContextManager[psycopg.Transaction]:
-        return self.connection.transaction()
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self.connection.transaction():
+            if self.connection.is_pooled:  # elsewhere the session has these limits
+                milliseconds = (LOCK_TIMEOUT * 1000, IDLE_IN_TRANSACTION_TIMEOUT * 1000)
+                self.run("limit_transaction", lock_timeout=milliseconds[0], idle_timeout=milliseconds[1])
+            yield
 
     def listen(self) -> None:
-        self.connection.execute(quoting.SQL("LISTEN {}").format(quoting.Identifier(self.channel)))
+        """Not through a pooler: it would listen for whoever uses the connection next."""
+        if not self.connection.is_pooled:
+            self.connection.execute(quoting.SQL("LISTEN {}").format(quoting.Identifier(self.channel)))
 
     @property
     def channel(self) -> str:

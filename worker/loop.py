@@ -230,9 +230,12 @@ class Worker:
         self._show()
         if gate is not None and gate.probe_is_due and self._probe(queue):
             return
-        self._stopping.pause(self._config.worker_poll_interval_ms / 1000, self._wake.descriptor)
-        if self._wake.take():
-            queue.start_over()
+        poll_at = time.monotonic() + self._config.worker_poll_interval_ms / 1000
+        while not self._stopping and time.monotonic() < poll_at:
+            self._stopping.pause(poll_at - time.monotonic(), self._wake.descriptor)
+            if self._wake.take():  # else another idle worker was quicker, and this one has nothing to claim
+                queue.start_over()
+                return
 
     def _probe(self, queue: JobQueue) -> bool:
         self._show(deadline=time.monotonic() + STUCK_AFTER)

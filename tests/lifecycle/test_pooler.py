@@ -1,0 +1,83 @@
+"""Behind a transaction pooler: the schema holds on every statement, and nothing of a session reaches other clients."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from convertq.cli.embedded import EmbeddedPostgres, free_port
+from psycopg.rows import dict_row
+
+from tests.conftest import Dirs, Supervisor, migrate
+from tests.documents import Documents
+from tests.waiting import eventually
+
+PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+pytestmark = pytest.mark.skipif(not PGBOUNCER, reason="pgbouncer is not installed")
+
+SETTINGS = """
+[databases]
+* = host=127.0.0.1 port={server_port} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 3
+logfile = {directory}/log
+pidfile = {directory}/pid
+"""
+
+
+@pytest.fixture
+def pooler_port(own_postgres: EmbeddedPostgres, tmp_path: Path) -> Iterator[int]:
+    directory, port = tmp_path / "pgbouncer", free_port()
+    directory.mkdir()
+    settings = directory / "pgbouncer.ini"
+    settings.write_text(SETTINGS.format(server_port=own_postgres.port, port=port, directory=directory))
+    as_nobody = ["-u", "nobody"] if os.geteuid() == 0 else []
+    for path in (directory, *directory.parents):
+        if path.owner() == "root" and path.name.startswith(("pytest", "test_", "pgbouncer", "popen")):
+            path.chmod(0o777)
+    pooler = subprocess.Popen([str(PGBOUNCER), *as_nobody, str(settings)], stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: answers(port), what="the pooler to answer")
+        yield port
+    finally:
+        pooler.terminate()
+        pooler.wait(10)
+
+
+def answers(port: int) -> bool:
+    try:
+        psycopg.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("hint", ["", "&pgbouncer=true"])
+def test_jobs_are_converted_and_nothing_leaks_to_other_clients(
+    own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs, hint: str
+) -> None:
+    migrate(f"{own_postgres.url()}?schema=Other_App")
+    pooled = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres"
+    options = '-c search_path="Other_App"'
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row, options=options) as direct:
+        supervisor(DATABASE_URL=f"{pooled}?schema=Other_App{hint}")
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        jobs = documents.put_many(10)
+        eventually(lambda: all(documents.row(job)["status"] == "complete" for job in jobs), what="ten to complete")
+    for _ in range(3):  # one for each connection of the pool
+        with psycopg.connect(pooled) as other:
+            assert other.execute("SHOW search_path").fetchone() == ('"$user", public',)
+            assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
+            assert other.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
+            assert other.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)
