@@ -25,7 +25,7 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test lint fmt types chaos demo wheel install-hooks clean
+.PHONY: help test lint fmt types chaos bench picture demo wheel install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,12 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
+
+bench: $(STAMP) ## claims on ten million rows, and with a snapshot held open; BENCH_ROWS, BENCH_SECONDS
+	$(RUN) bench.claims
+
+picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
+	$(RUN) bench.demo_picture
 
 demo: $(STAMP) ## convert sample invoices with an embedded PostgreSQL and the reference gateway
 	$(VENV)/bin/convertq demo

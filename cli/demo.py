@@ -58,20 +58,21 @@ def _run(stack: Stack, console: Console, keep: bool) -> int:
     console.print("starting PostgreSQL, the reference gateway and four workers …")
     with stack.up() as config:
         database = Database.open(config.database, APPLICATION_NAME)
-        jobs = _submit(database, config)
+        jobs = submit_samples(database, config)
         rows = watch(database, jobs, console, TIMEOUT)
-        console.print()
-        console.print(table(rows), soft_wrap=True)
+        if not console.is_terminal:  # there the live view's last state is the table
+            console.print()
+            console.print(table(rows))
         done = [row for row in rows if row["status"] == "complete"]
         if done:
-            _print_shortest(console, {config.results_dir / f"{row['id']}.xml": row["name"] for row in done})
+            print_shortest(console, {config.results_dir / f"{row['id']}.xml": row["name"] for row in done})
         if keep:
             _keep(stack, console)
     console.print(f"\nThe XML files are in {config.results_dir}. Nothing is left running.", soft_wrap=True)
     return 0 if len(done) == len(rows) - 1 else 1
 
 
-def _submit(database: Database, config: Config) -> dict[UUID, str]:
+def submit_samples(database: Database, config: Config) -> dict[UUID, str]:
     from convertq.cli.demo_stack import samples
     from convertq.worker.files import Files
     from convertq.worker.submission import Order, Submitter
@@ -84,7 +85,7 @@ def _submit(database: Database, config: Config) -> dict[UUID, str]:
     return {submission.id: name for submission, name in submitted if submission.id}
 
 
-def _print_shortest(console: Console, results: dict[Path, str]) -> None:
+def print_shortest(console: Console, results: dict[Path, str]) -> None:
     from rich.syntax import Syntax
 
     path = min(results, key=lambda result: result.stat().st_size)

@@ -15,9 +15,9 @@ from psycopg.rows import DictRow
 
 Watermark = tuple[int, datetime, UUID]
 START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
-#: s. A claim may start at the last claimed key for so long: long enough that dead rows, which a held snapshot keeps
-#: in the index, are walked over a few times a second and not by every claim; short enough that order is kept.
-WATERMARK_HOLDS = 0.25
+#: One part in so many of a worker's time may go into walking over dead rows at the beginning of the index. While there
+#: are none, every claim starts there and the order is strict.
+SHARE_FOR_WALKING = 20
 #: s between looks for retries that have become due, while there is other work
 PROMOTE_EVERY = 0.1
 
@@ -36,16 +36,20 @@ class JobQueue:
     def __init__(self, database: Database, config: Config) -> None:
         self.database = database
         self._config = config
-        self._watermark, self._watermark_set = START, 0.0
+        self._watermark = START
+        self._quickest, self._walk_at = float("inf"), 0.0
         self._promoted = 0.0
 
     def claim_job(self, server: str, holder: str) -> tuple[Job | None, Gate]:
         if time.monotonic() - self._promoted >= PROMOTE_EVERY:
             self.promote_due_jobs()
-        job, gate = self._claim_from(self._fresh_watermark(), server, holder)
-        if job is None and self._watermark != START:
-            self._watermark = START
-            job, gate = self._claim_from(START, server, holder)
+        before = time.monotonic()
+        if before < self._walk_at:
+            return self._claim_from(self._watermark, server, holder)
+        job, gate = self._claim_from(START, server, holder)
+        took = time.monotonic() - before
+        self._quickest = min(self._quickest, took)
+        self._walk_at = before + took + SHARE_FOR_WALKING * (took - self._quickest)
         return job, gate
 
     def _claim_from(self, watermark: Watermark, server: str, holder: str) -> tuple[Job | None, Gate]:
@@ -56,10 +60,7 @@ class JobQueue:
         )[0]  # fmt: skip
         if row["id"] is None:
             return None, Gate(row)
-        self._watermark, self._watermark_set = (
-            (-row["priority"], row["created_at"], row["id"]),
-            time.monotonic(),
-        )
+        self._watermark = (-row["priority"], row["created_at"], row["id"])
         return self._as_job(row, holder, asked), Gate(row)
 
     def _as_job(self, row: DictRow, holder: str, asked: float) -> Job:
@@ -69,21 +70,9 @@ class JobQueue:
             claimed_at=asked, lease_ends=asked + self._config.worker_lease_ttl_sec,
         )  # fmt: skip
 
-    def _fresh_watermark(self) -> Watermark:
-        if time.monotonic() - self._watermark_set > WATERMARK_HOLDS:
-            self._watermark = START
-        return self._watermark
-
-    def start_over(self) -> None:
-        """After a wake-up: what is new may be older, or more urgent, than what was claimed last."""
-        self._watermark, self._promoted = START, 0.0
-
     def promote_due_jobs(self) -> int:
         self._promoted = time.monotonic()
-        promoted = len(self.database.run("promote_due_jobs"))
-        if promoted:
-            self._watermark = START
-        return promoted
+        return len(self.database.run("promote_due_jobs"))
 
     def extend_lease(self, job: Job) -> bool:
         asked = time.monotonic()

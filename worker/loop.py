@@ -234,7 +234,6 @@ class Worker:
         while not self._stopping and time.monotonic() < poll_at:
             self._stopping.pause(poll_at - time.monotonic(), self._wake.descriptor)
             if self._wake.take():  # else another idle worker was quicker, and this one has nothing to claim
-                queue.start_over()
                 return
 
     def _probe(self, queue: JobQueue) -> bool:

@@ -1,6 +1,7 @@
 -- claim_job: queued -> processing, highest priority then oldest
 -- Nothing is claimed while the breaker holds the queue or for a server that is not active (a reclaim would take it back).
--- after_*: the watermark of the last claim; older keys are taken or dead rows, which a held snapshot keeps in the index.
+-- after_*: where in the index to start. Before the last claimed key there are mostly taken rows, which a snapshot that
+-- somebody holds keeps there dead; JobQueue starts behind them when walking over them has become dear.
 -- Parameters: holder, server, lease_ttl (s), after_priority, after_created_at, after_id
 -- Rows: always one; job columns are null when nothing was claimed
 WITH gate AS MATERIALIZED (
@@ -10,7 +11,7 @@ WITH gate AS MATERIALIZED (
            EXISTS (SELECT FROM {schema}.servers WHERE id = %(server)s AND status = 'active') AS server_is_active
       FROM {schema}.circuit_breaker
 ), picked AS MATERIALIZED (
-    SELECT id, updated_at
+    SELECT id, updated_at, -priority::bigint AS key_priority, created_at AS key_created_at
       FROM {schema}.jobs
      WHERE (SELECT lets_through AND server_is_active FROM gate)
        AND status = 'queued' AND retry_after IS NULL
@@ -34,7 +35,8 @@ WITH gate AS MATERIALIZED (
 SELECT gate.breaker, gate.probe_is_due, gate.server_is_active, claimed.*,
        claimed.id IS NOT NULL AND EXISTS (
            SELECT FROM {schema}.jobs
-            WHERE status = 'queued' AND retry_after IS NULL AND id <> (SELECT id FROM picked)
-              AND (-priority::bigint, created_at, id) >= (%(after_priority)s, %(after_created_at)s, %(after_id)s)
+            WHERE status = 'queued' AND retry_after IS NULL
+              AND (-priority::bigint, created_at, id) > ((SELECT key_priority FROM picked),
+                                                         (SELECT key_created_at FROM picked), (SELECT id FROM picked))
        ) AS more_to_claim
   FROM gate LEFT JOIN claimed ON true
