@@ -1,13 +1,127 @@
-import sys, os, click
-@click.group()
-def main(): pass
-@main.group()
-def worker(): pass
-@worker.command()
-def run():
-    from convertq.worker.config import read_config
-    from convertq.worker.log import set_up_logging
-    from convertq.worker.supervisor import Supervisor
-    c=read_config(os.environ, needs_gateway=True); set_up_logging(c)
-    sys.exit(Supervisor(c).run())
-if __name__=="__main__": main()
+"""The command `convertq`: finds the command that was typed, runs it, and turns every error into a line and a code."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+from convertq.cli.exit_code import ExitCode, Stop, explain
+
+#: name -> where it is, and its line in the help; nothing is imported before it is used
+COMMANDS = {
+    "worker": ("convertq.cli.worker:worker", "Run the worker pool (worker run)."),
+    "submit": ("convertq.cli.submit:submit", "Submit PDF files; prints their job ids."),
+    "wait": ("convertq.cli.wait:wait", "Wait until jobs are complete or failed."),
+    "result": ("convertq.cli.result:result", "Write a job's XML to stdout or to a file."),
+    "list": ("convertq.cli.list:list_jobs", "List jobs, newest first."),
+    "show": ("convertq.cli.show:show", "Show everything about one job."),
+    "retry": ("convertq.cli.retry:retry", "Queue failed jobs again, by id or in bulk."),
+    "reclaim": ("convertq.cli.reclaim:reclaim", "Give jobs of lost workers back to the queue."),
+    "stats": ("convertq.cli.stats:stats", "Show depth, throughput, errors and the gateway's times."),
+    "servers": ("convertq.cli.servers:servers", "List registered supervisors and what each does."),
+    "top": ("convertq.cli.top:top", "Watch the queue live in the terminal."),
+    "breaker": ("convertq.cli.breaker:breaker", "Show, open or close the circuit breaker."),
+    "cleanup": ("convertq.cli.cleanup:cleanup", "Remove what retention no longer keeps."),
+    "doctor": ("convertq.cli.doctor:doctor", "Check the whole installation, with remedies."),
+    "metrics": ("convertq.cli.metrics:metrics", "Print Prometheus metrics."),
+    "config": ("convertq.cli.config:config", "Show the configuration in force."),
+    "migrate": ("convertq.cli.migrate:migrate", "Create or update the database schema."),
+    "completion": ("convertq.cli.completion:completion", "Print the completion script of a shell."),
+    "gateway": ("convertq.cli.gateway:gateway", "Run the built-in reference gateway (gateway run)."),
+    "demo": ("convertq.cli.demo:demo", "Convert sample invoices here, with nothing to install."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [name for name, (target, _) in COMMANDS.items() if importlib.util.find_spec(target.partition(":")[0])]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(context)
+        if words and words[0] not in known and not words[0].startswith("-"):
+            close = difflib.get_close_matches(words[0], known, n=1)
+            meant = f": did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"no such command {words[0]!r}{meant}", context)
+        return super().resolve_command(context, words)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(context)])
+
+
+@click.command(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  convertq migrate
+  convertq worker run --concurrency 4
+  convertq submit --wait invoice.pdf
+""",
+)
+@click.version_option(package_name="convertq", message="convertq %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show a traceback with an error.")
+def convertq() -> None:
+    """Turn queued PDFs into XML through an HTTP gateway, with PostgreSQL as the only queue."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    try:
+        code = convertq.main(_without_debug(arguments), prog_name="convertq", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else ExitCode.DONE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where errors end
+        if _has_debug(arguments) and not isinstance(error, (click.ClickException, click.Abort, Stop)):
+            traceback.print_exception(error)
+        return _say(error)
+
+
+def _say(error: BaseException) -> int:
+    code, lines = explain(error)
+    with contextlib.suppress(OSError):
+        for line in lines:
+            print(line, file=sys.stderr)
+    if isinstance(error, BrokenPipeError):  # or the interpreter's last flush would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _options(arguments: Sequence[str]) -> list[str]:
+    return list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+
+
+def _has_debug(arguments: Sequence[str]) -> bool:
+    return "--debug" in _options(arguments)
+
+
+def _without_debug(arguments: Sequence[str]) -> list[str]:
+    """It may stand anywhere in the line, whichever command is typed."""
+    options = _options(arguments)
+    return [word for word in options if word != "--debug"] + list(arguments[len(options) :])
+
+
+def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a command
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

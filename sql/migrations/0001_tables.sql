@@ -73,6 +73,7 @@ CREATE INDEX jobs_processing ON {schema}.jobs (id) WHERE status = 'processing';
 CREATE INDEX jobs_by_owner ON {schema}.jobs (owner_session_id, created_at DESC, id);
 CREATE INDEX jobs_by_owner_and_status ON {schema}.jobs (owner_session_id, status);
 CREATE INDEX jobs_by_status ON {schema}.jobs (status, created_at DESC);
+CREATE INDEX jobs_failed_by_code ON {schema}.jobs (error_code, created_at DESC) WHERE status = 'failed';
 
 
 CREATE TABLE {schema}.job_events (

@@ -33,6 +33,8 @@ DECLARE
     fitting text[] := CASE NEW.status
                           WHEN 'queued' THEN ARRAY['queued', 'retry', 'requeued', 'reclaimed']
                           ELSE ARRAY[NEW.status] END;
+    -- where an event of this type comes from when its meta does not say: see count_events
+    usual text := CASE NEW.status WHEN 'queued' THEN 'uploaded' WHEN 'processing' THEN 'queued' ELSE 'processing' END;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO {schema}.job_events (job_id, event_type) VALUES (NEW.id, 'created');
@@ -44,6 +46,7 @@ BEGIN
         INSERT INTO {schema}.job_events (job_id, event_type, meta)
         VALUES (NEW.id, NEW.status, jsonb_strip_nulls(jsonb_build_object(
             'worker', NEW.leased_by, 'attempt', nullif(NEW.attempt_count, 0),
+            'from', nullif(CASE TG_OP WHEN 'INSERT' THEN 'uploaded' ELSE OLD.status END, usual),
             'error_code', NEW.error_code, 'error_message', NEW.error_message)));
     END IF;
     RETURN NULL;
@@ -158,3 +161,5 @@ END $$;
 
 CREATE TRIGGER keep_events BEFORE UPDATE OR DELETE ON {schema}.job_events
     FOR EACH ROW EXECUTE FUNCTION {schema}.keep_events();
+CREATE TRIGGER keep_all_events BEFORE TRUNCATE ON {schema}.job_events
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.keep_events();

@@ -1,0 +1,80 @@
+"""The command `convertq cleanup`: retention, once, for a timer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import click
+from convertq.cli.context import complain, configuration, json_option, open_database, print_json, the_files
+from convertq.cli.exit_code import ExitCode
+from convertq.cli.words import counted, shown
+from convertq.worker.retention import Item, Kind, Retention
+
+NOUNS = {
+    Kind.SOURCE: "source",
+    Kind.RESULT: "result",
+    Kind.EVENT: "event",
+    Kind.ORPHAN: "orphan",
+    Kind.TEMP: "temp file",
+}
+REASONS = {
+    Kind.SOURCE: "its job ended",
+    Kind.RESULT: "expired",
+    Kind.EVENT: "happened",
+    Kind.ORPHAN: "no job wants it, written",
+    Kind.TEMP: "left behind, written",
+}
+
+
+@click.command(
+    epilog="""\b
+Example:
+  convertq cleanup --dry-run
+  0 3 * * *  convertq cleanup        (in a crontab)
+"""
+)
+@click.option("--dry-run", is_flag=True, help="List what would be removed, one a line, and remove nothing.")
+@json_option
+def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
+    """Remove what retention no longer keeps: sources, results, events, orphans, temp files."""
+    counts: Counter[Kind] = Counter()
+    freed = failed = 0
+    with open_database() as database:
+        for item in Retention(database, the_files(), configuration(), dry_run=dry_run).run():
+            if item.error:
+                failed += 1
+                complain(f"{shown(item.name)}: not removed: {item.error}")
+                continue
+            counts[item.kind] += 1
+            freed += item.bytes
+            if dry_run:
+                tell(item, as_json)
+    if as_json:
+        print_json(summary(counts, freed, failed, dry_run))
+    else:
+        done = "would remove" if dry_run else "removed"
+        click.echo(f"{done} {', '.join(counted(counts[kind], noun) for kind, noun in NOUNS.items())}")
+    return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def tell(item: Item, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "kind": item.kind,
+                "name": item.name,
+                "job_id": item.job_id,
+                "since": item.since,
+                "bytes": item.bytes,
+            }
+        )
+        return
+    since = f"{item.since.astimezone():%Y-%m-%d %H:%M}" if item.since else ""
+    what = f"{item.name} of job {item.job_id}" if item.kind is Kind.EVENT else shown(item.name)
+    click.echo(f"{item.kind:<7} {what} ({REASONS[item.kind]} {since})")
+
+
+def summary(counts: Counter[Kind], freed: int, failed: int, dry_run: bool) -> dict[str, Any]:
+    removed = {f"{noun.replace(' ', '_')}s": counts[kind] for kind, noun in NOUNS.items()}
+    return {"dry_run": dry_run, **removed, "bytes": freed, "failed": failed}

@@ -1,0 +1,73 @@
+"""The command `convertq config`: what each setting is, where it comes from, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+from convertq.cli.context import json_option, print_json_lines
+from convertq.cli.table import table, terminal_width
+from convertq.cli.words import shown
+from convertq.worker.config import SETTINGS, Setting, read_config
+
+MASK = "***"
+SECRET_PARAMETER = re.compile(r"(?<![^?&])([^=&?]*password[^=&]*)=[^&]*", re.IGNORECASE)
+
+
+@click.command(
+    epilog="""\b
+Example:
+  convertq config
+  convertq config --json | jq 'select(.source == "environment")'
+"""
+)
+@json_option
+def config(as_json: bool) -> None:
+    """Show the configuration in force, without its secrets; exit 78 when some of it is wrong."""
+    rows = [describe(setting, os.environ) for setting in SETTINGS]
+    if as_json:
+        print_json_lines(rows)
+    else:
+        cells = [(row["variable"], in_words(row["value"]), row["source"]) for row in rows]
+        for line in table(("VARIABLE", "VALUE", "SOURCE"), cells, elastic=["VALUE"], width=terminal_width()):
+            click.echo(line)
+    read_config(os.environ)  # raises ConfigError with every problem
+
+
+def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]:
+    given = environment.get(setting.variable) or None  # an empty one counts as unset
+    source = "environment" if given else "default" if setting.default is not None else "not set"
+    text = given or setting.default
+    row = {"variable": setting.variable, "value": None, "source": source, "problem": None}
+    if text is None:
+        return row
+    try:
+        value = setting.read(text)
+    except ValueError as error:
+        return row | {"value": MASK if setting.secret else text, "problem": str(error)}
+    if setting.secret:
+        return row | {"value": masked(text)}
+    return row | {"value": str(value) if isinstance(value, Path) else value}
+
+
+def masked(url: str) -> str:
+    """As it was written, but for what must stay secret: the password, or all that stands before an @."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    if parts.scheme.startswith("http"):  # a token may stand where the name does
+        name, colon = "", ":"
+    credentials = f"{name}:{MASK}" if name and colon else MASK if colon else name
+    query = SECRET_PARAMETER.sub(rf"\1={MASK}", parts.query)
+    return urlunsplit(parts._replace(netloc=f"{credentials}{at}{host}" if at else host, query=query))
+
+
+def in_words(value: Any) -> str:
+    if value is None:
+        return "-"
+    return shown(",".join(value) if isinstance(value, tuple) else str(value))

@@ -1,0 +1,109 @@
+"""What every command shares: the configuration, the connection, job ids as arguments, and JSON as output."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+    from convertq.worker.config import Config
+    from convertq.worker.db import Database
+    from convertq.worker.files import Files
+
+APPLICATION_NAME = "convertq:cli"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@lru_cache(maxsize=2)
+def configuration(*, needs_gateway: bool = False) -> Config:
+    """Raises ConfigError."""
+    from convertq.worker.config import read_config
+
+    return read_config(os.environ, needs_gateway=needs_gateway)
+
+
+@contextmanager
+def open_database() -> Iterator[Database]:
+    """A database whose schema fits; raises psycopg.OperationalError or SchemaError."""
+    from convertq.worker.db import Database
+
+    database = Database.open(configuration().database, APPLICATION_NAME)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def the_files() -> Files:
+    from convertq.worker.files import Files
+
+    config = configuration()
+    return Files(config.uploads_dir, config.results_dir)
+
+
+def make_directories() -> None:
+    """One that cannot be made is a wrong setting, not a passing trouble: raises ConfigError."""
+    from convertq.worker.config import ConfigError
+
+    config = configuration()
+    for variable, directory in (("UPLOADS_DIR", config.uploads_dir), ("RESULTS_DIR", config.results_dir)):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError([f"{variable} = {str(directory)!r}: the directory cannot be made: {reason}"]) from None
+
+
+class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, which is not required
+    name = "id"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> UUID:
+        if isinstance(value, UUID):
+            return value
+        try:
+            return UUID(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a job id: an id looks like {UUID(int=0)}", parameter, context)
+
+    def shell_complete(
+        self, context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from convertq.cli.completion import complete_job_id
+
+        return complete_job_id(incomplete)
+
+
+JOB_ID = JobId()
+
+
+def json_option(command: Command) -> Command:
+    """`--json`, as the parameter `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def print_json(document: Any) -> None:
+    """One document on one line; for a list of things see print_json_lines."""
+    click.echo(json.dumps(document, default=_plain))
+
+
+def print_json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
+    for row in rows:
+        print_json(row)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def complain(line: str) -> None:
+    """One line on stderr about one of several things; the command goes on."""
+    click.echo(line, err=True)

@@ -1,0 +1,89 @@
+"""What the shell is told: the exit codes, and how an error becomes one line and one of them."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+
+import click
+from convertq.cli.words import shown
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    FAILED = 1  # a refused or unreadable file, a job that failed, a timeout, an error
+    USAGE = 2
+    NO_SUCH_JOB = 3
+    NOT_IN_STATE = 4  # NOT_READY, EXPIRED, a retry without its source
+    UNREACHABLE = 69  # EX_UNAVAILABLE: database or gateway
+    BAD_CONFIG = 78  # EX_CONFIG
+    INTERRUPTED = 130
+
+
+class Stop(Exception):
+    """Ends a command with this code and this line."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+#: SQLSTATE classes of a server that cannot be used at all; others are about one statement
+NOT_CONNECTED = ("08", "28", "3D", "53", "57P")
+
+
+def explain(error: BaseException) -> tuple[ExitCode, list[str]]:
+    """The exit code, and what to say on stderr; without lines for what needs no word."""
+    if isinstance(error, BrokenPipeError):
+        return ExitCode.FAILED, []
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return ExitCode.INTERRUPTED, []
+    if isinstance(error, Stop):
+        return error.code, [f"convertq: {error}"]
+    if isinstance(error, click.UsageError):
+        return ExitCode.USAGE, _usage(error)
+    if isinstance(error, click.ClickException):
+        return ExitCode(error.exit_code), [f"convertq: {error.format_message()}"]
+    code, lines = _ours(error)
+    return code, [f"convertq: {line}" for line in lines]
+
+
+def _usage(error: click.UsageError) -> list[str]:
+    message = error.format_message()
+    if "\n" in message:  # the whole help, for a group without its command
+        return message.splitlines()
+    hint = f" (try '{error.ctx.command_path} --help')" if error.ctx else ""
+    return [f"convertq: {message}{hint}"]
+
+
+def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
+    """Imported here: `convertq --help` needs neither psycopg nor the worker."""
+    import psycopg
+    from convertq.worker.config import ConfigError
+    from convertq.worker.db import SchemaError
+    from convertq.worker.errors import one_line
+    from convertq.worker.migrations import MigrationError
+
+    match error:
+        case ConfigError():
+            return ExitCode.BAD_CONFIG, error.problems
+        case SchemaError() | MigrationError():
+            return ExitCode.FAILED, [" ".join(str(error).split())]
+        case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(NOT_CONNECTED):
+            return ExitCode.UNREACHABLE, [f"database unreachable at {_database()}: {one_line(str(error))}"]
+        case psycopg.Error():
+            said = error.diag.message_primary or str(error)
+            return ExitCode.FAILED, [f"the database refused: {one_line(said)}"]
+        case UnicodeEncodeError():
+            return ExitCode.USAGE, ["an argument is not valid UTF-8"]
+        case OSError():
+            where = f"{shown(os.fsdecode(error.filename))}: " if error.filename else ""
+            return ExitCode.FAILED, [f"{where}{(error.strerror or str(error)).lower()}"]
+    what = one_line(f"{type(error).__name__}: {error}")
+    return ExitCode.FAILED, [f"unexpected error: {what} (run with --debug)"]
+
+
+def _database() -> str:
+    from convertq.worker.database_url import parse_database_url
+
+    return parse_database_url(os.environ["DATABASE_URL"]).shown

@@ -1,0 +1,124 @@
+"""One sentence about a job: where it is, why, and what happens next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from convertq.cli.words import duration, moment
+from convertq.worker.errors import Code
+
+Row = Mapping[str, Any]
+NOBODY = "no worker is running: start one with `convertq worker run`"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that the sentence depends on; `job` is a row of get_job, `hold` of get_hold."""
+
+    job: Row
+    events: Sequence[Row]
+    hold: Row
+    needed: Sequence[Row] = field(default=())  # unfinished dependencies: id, status
+    max_attempts: int = 3
+    has_source: bool = True
+    has_result: bool = True
+
+    @property
+    def now(self) -> datetime:
+        now: datetime = self.job["now"]
+        return now
+
+    @property
+    def attempts(self) -> str:
+        return f"attempt {self.job['attempt_count']} of {self.max_attempts}"
+
+    def at(self, time: datetime) -> str:
+        return moment(time, self.now)
+
+
+def explain_job(facts: Facts) -> str:
+    return SENTENCES[facts.job["status"]](facts)
+
+
+def _uploaded(facts: Facts) -> str:
+    if not facts.needed:
+        return "stored but not queued yet: whoever wrote it sets its status to queued"
+    waits = ", ".join(f"{row['id']} ({row['status']})" for row in facts.needed)
+    plural = "jobs" if len(facts.needed) > 1 else "job"
+    failed = [str(row["id"]) for row in facts.needed if row["status"] == "failed"]
+    remedy = f"; `convertq retry {' '.join(failed)}` is needed first" if failed else ""
+    return f"waits for {plural} {waits} to complete{remedy}"
+
+
+def _queued(facts: Facts) -> str:
+    if facts.hold["breaker"] != "closed":
+        return _held(facts)
+    due, nobody = facts.job["retry_after"], facts.hold["active_servers"] == 0
+    if due is not None and due > facts.now:
+        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.max_attempts}"
+        sentence = f"waits for its retry at {facts.at(due)}, {next_attempt}: {last_error(facts.events)}"
+        return f"{sentence}; {NOBODY}" if nobody else sentence
+    waited = duration(facts.now - (facts.job["queued_at"] or facts.job["created_at"]))
+    return f"queued for {waited}; {NOBODY if nobody else 'the next free worker takes it in its turn'}"
+
+
+def _held(facts: Facts) -> str:
+    hold = facts.hold
+    since = facts.at(hold["opened_at"])
+    if hold["by_hand"]:
+        return f"held: the breaker was opened by hand at {since}; `convertq breaker close` lets jobs through"
+    if hold["breaker"] == "half_open":
+        return f"held: the breaker is open since {since} and tries the gateway with one job now"
+    probe = f"at {facts.at(hold['probe_after'])}" if hold["probe_after"] else "soon"
+    return f"held: the breaker is open since {since}; the gateway is tried again {probe}"
+
+
+def _processing(facts: Facts) -> str:
+    job = facts.job
+    since = f", since {facts.at(job['last_attempt_at'])}" if job["last_attempt_at"] else ""
+    sentence = f"being converted by {job['leased_by']}, {facts.attempts}{since}"
+    if job["lease_expires_at"] < facts.now:
+        return f"{sentence}; its lease ran out at {facts.at(job['lease_expires_at'])}, so it is given back soon"
+    if progress := job["progress"]:
+        return f"{sentence}: {progress['step']}, {progress['percent']} %"
+    return sentence
+
+
+def _complete(facts: Facts) -> str:
+    job = facts.job
+    done = f"complete since {facts.at(job['completed_at'])}"
+    if job["result_path"] is None or not facts.has_result:
+        return f"{done}, but its result has expired: submit the file again"
+    kept = f", kept until {facts.at(job['expires_at'])}" if job["expires_at"] else ""
+    return f"{done}{kept}: `convertq result {job['id']}`"
+
+
+def _failed(facts: Facts) -> str:
+    job = facts.job
+    why = f"{job['error_code']}: {job['error_message'] or 'no reason is recorded'}"
+    if job["error_code"] in (Code.NOT_PDF, Code.TOO_LARGE):
+        return f"refused: {why}; nothing of it is stored"
+    how = f"given up after {facts.attempts}" if job["dead_letter"] else f"failed in {facts.attempts}"
+    if not facts.has_source:
+        return f"{how}: {why}; its source is gone: submit the file again"
+    return f"{how}: {why}; `convertq retry {job['id']}` queues it again"
+
+
+SENTENCES = {
+    "uploaded": _uploaded,
+    "queued": _queued,
+    "processing": _processing,
+    "complete": _complete,
+    "failed": _failed,
+}
+
+
+def last_error(events: Sequence[Row]) -> str:
+    """Why the last attempt did not succeed; the row itself has it only once the job has failed."""
+    for event in reversed(events):
+        if message := event["meta"].get("error_message"):
+            return str(message)
+    return "the reason is no longer recorded"

@@ -1,0 +1,65 @@
+"""The command `convertq list`: jobs as a table, newest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from convertq.cli.context import json_option, open_database, print_json_lines
+from convertq.cli.table import table, terminal_width
+from convertq.cli.words import duration, shown, size
+from convertq.worker.db import Database
+from convertq.worker.errors import Code
+from psycopg.rows import DictRow
+
+STATUSES = ("uploaded", "queued", "processing", "complete", "failed")
+HEADINGS = ("ID", "STATUS", "AGE", "TRIES", "PRIO", "SIZE", "OWNER", "FILE", "ERROR")
+ELASTIC = ("OWNER", "FILE", "ERROR")
+
+
+@click.command(
+    "list",
+    epilog="""\b
+Example:
+  convertq list --status failed
+  convertq list --owner cli --limit 10 --json
+""",
+)
+@click.option("--status", type=click.Choice(STATUSES), help="Only jobs in this status.")
+@click.option("--owner", help="Only jobs of this owner.")
+@click.option(
+    "--code", type=click.Choice(list(Code), case_sensitive=False), help="Only jobs that failed with this code."
+)
+@click.option("--limit", type=click.IntRange(1, 2**31 - 1), default=50, show_default=True, help="At most so many.")
+@json_option
+def list_jobs(as_json: bool, **asked: Any) -> None:
+    """List jobs, newest first."""
+    with open_database() as database:
+        rows = find(database, **asked)
+    if as_json:
+        print_json_lines(rows)
+        return
+    for line in table(HEADINGS, [cells(row) for row in rows], elastic=ELASTIC, width=terminal_width()):
+        click.echo(line)
+
+
+def find(database: Database, status: str | None, owner: str | None, code: Code | None, limit: int) -> list[DictRow]:
+    statuses = [status] if status else ["failed"] if code else list(STATUSES)
+    if owner is None:
+        return database.run("list_jobs", statuses=statuses, error_code=code, limit=limit)
+    return database.run("list_owner_jobs", owner=owner, statuses=statuses, error_code=code, limit=limit)
+
+
+def cells(row: DictRow) -> tuple[str, ...]:
+    error = f"{row['error_code']}: {row['error_message'] or ''}" if row["error_code"] else ""
+    return (
+        str(row["id"]),
+        row["status"],
+        duration(row["now"] - row["created_at"]),
+        str(row["attempt_count"]),
+        str(row["priority"]),
+        size(row["bytes"]),
+        shown(row["owner_session_id"] or "-"),
+        shown(row["original_filename"] or "-"),
+        shown(error),
+    )

@@ -1,0 +1,100 @@
+"""The command `convertq servers`: the registered supervisors and what each worker does.
+
+`--json` prints one object per server: `id`, `hostname`, `pid`, `version`, `environment`, `concurrency`, `status`
+(active, draining, stopped, dead; `unregistered` for one that holds a job but has no row), `started_at`,
+`last_heartbeat_at`, `stopped_at`, `up_seconds`, `heartbeat_seconds`, and `jobs`: a list of `slot`, `job_id`, `attempt`,
+`bytes`, `seconds`, `lease_seconds`, `step`, `percent`. With `--prune`: one object, `pruned` and `kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
+from convertq.cli.table import table, terminal_width
+from convertq.cli.words import counted, duration, shown
+from convertq.worker.db import Database
+
+HEADINGS = ("SERVER", "STATUS", "BUSY", "UP", "BEAT", "VERSION", "LABEL")
+COLOURS = {"active": "green", "draining": "yellow", "dead": "red", "unregistered": "red"}
+UNKNOWN = dict.fromkeys(
+    ("hostname", "pid", "version", "environment", "concurrency", "started_at", "last_heartbeat_at", "stopped_at",
+     "up_seconds", "heartbeat_seconds")
+)  # fmt: skip
+
+
+@click.command(
+    epilog="""\b
+Example:
+  convertq servers
+  convertq servers --prune
+"""
+)
+@click.option("--prune", is_flag=True, help="Remove those stopped or dead for over a minute that hold no job.")
+@json_option
+def servers(prune: bool, as_json: bool) -> None:
+    """List registered supervisors and what each does."""
+    with open_database() as database:
+        pruned = database.run("prune_servers") if prune else []
+        found = facts(database)
+    if prune:
+        say_pruned(len(pruned), found, as_json)
+    elif as_json:
+        print_json_lines(found)
+    else:
+        for line in page(found):
+            click.echo(line)
+
+
+def facts(database: Database) -> list[dict[str, Any]]:
+    rows = database.run("list_servers", heartbeat_timeout=configuration().worker_heartbeat_timeout_sec)
+    found: dict[str, dict[str, Any]] = {row["id"]: {**row, "jobs": []} for row in rows}
+    for job in database.run("list_running_jobs"):
+        holder = job.pop("server")
+        nobody = {"id": holder, **UNKNOWN, "status": "unregistered", "jobs": []}
+        found.setdefault(holder, nobody)["jobs"].append({"slot": job.pop("slot"), "job_id": job.pop("id"), **job})
+    return list(found.values())
+
+
+def say_pruned(pruned: int, left: list[dict[str, Any]], as_json: bool) -> None:
+    kept = sum(server["status"] in ("stopped", "dead") for server in left)
+    if as_json:
+        print_json({"pruned": pruned, "kept": kept})
+        return
+    click.echo(f"removed {counted(pruned, 'server')}")
+    if kept:
+        click.echo(f"kept {counted(kept, 'server')}: stopped less than a minute ago, silent, or still holding a job")
+
+
+def page(found: list[dict[str, Any]]) -> Iterator[str]:
+    if not found:
+        yield "no server has registered: start one with `convertq worker run`"
+        return
+    heading, *lines = table(HEADINGS, [cells(server) for server in found], elastic=("SERVER",), width=terminal_width())
+    yield heading
+    for server, line in zip(found, lines, strict=True):
+        colour = COLOURS.get(server["status"])
+        yield line.replace(server["status"], click.style(server["status"], fg=colour), 1) if colour else line
+        yield from (doing(job) for job in server["jobs"])
+
+
+def cells(server: dict[str, Any]) -> tuple[str, ...]:
+    up, beat = server["up_seconds"], server["heartbeat_seconds"]
+    is_heard = server["status"] != "stopped" and beat is not None
+    return (
+        shown(server["id"]),
+        server["status"],
+        f"{len(server['jobs'])}/{server['concurrency'] or '?'}",
+        "-" if up is None else duration(up),
+        f"{duration(beat)} ago" if is_heard else "-",
+        server["version"] or "-",
+        shown(server["environment"] or "-"),
+    )
+
+
+def doing(job: dict[str, Any]) -> str:
+    progress = f", {job['step']} {job['percent']}%" if job["step"] else ""
+    late = ", its lease has run out" if job["lease_seconds"] < 0 else ""
+    return f"  {job['slot']:>3}  {job['job_id']}  try {job['attempt']}, {duration(job['seconds'] or 0)}{progress}{late}"

@@ -1,0 +1,102 @@
+"""The command `convertq stats`: the state of the whole queue on one screen.
+
+`--json` prints one object:
+`jobs` (by status), `oldest_queued_seconds` (null: nothing is queued), `completed_per_minute` (`1m`, `5m`, `60m`),
+`completed_60m`, `failed_60m`, `success_rate` (completed of those that ended within 60 minutes, 0 to 1; null: none did),
+`gateway_seconds` (`calls`, at most the last 1000, and their `p50`, `p95`, `p99`), `errors_24h` (jobs that failed, by
+code), `totals` (`created`, `completed`, `failed`, `retries`, of all time), `breaker` (as `convertq breaker --json`,
+without its failures), `servers` (by status, and `workers`: what the active ones are to run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from convertq.cli.breaker import summary
+from convertq.cli.context import configuration, json_option, open_database, print_json
+from convertq.cli.words import counted, duration
+
+COLOURS = {"failed": "red", "processing": "cyan", "complete": "green"}
+
+
+@click.command(
+    epilog="""\b
+Example:
+  convertq stats
+  convertq stats --json | jq .jobs.queued
+"""
+)
+@json_option
+def stats(as_json: bool) -> None:
+    """Show depth, throughput, errors and the gateway's times."""
+    from convertq.worker.stats import get_stats
+
+    with open_database() as database:
+        found = get_stats(database, configuration())
+    if as_json:
+        print_json(found)
+        return
+    for line in page(found):
+        click.echo(line)
+
+
+def page(found: dict[str, Any]) -> Iterator[str]:
+    yield from depth(found)
+    yield ""
+    yield from pace(found)
+    yield from gateway(found["gateway_seconds"])
+    yield from errors(found["errors_24h"])
+    yield ""
+    yield f"breaker     {summary(found['breaker'])}"
+    yield f"servers     {servers(found['servers'])}"
+
+
+def depth(found: dict[str, Any]) -> Iterator[str]:
+    room = max(len(f"{number:,}") for number in found["jobs"].values())
+    oldest = found["oldest_queued_seconds"]
+    for status, number in found["jobs"].items():
+        aside = f"   oldest waits for {duration(oldest)}" if status == "queued" and oldest is not None else ""
+        text = f"{number:>{room},}"
+        yield f"{status:<11} {click.style(text, fg=COLOURS[status]) if number and status in COLOURS else text}{aside}"
+
+
+def pace(found: dict[str, Any]) -> Iterator[str]:
+    minute = found["completed_per_minute"]
+    yield f"per minute  {minute['1m']:.0f} (1m)   {minute['5m']:.1f} (5m)   {minute['60m']:.1f} (60m)"
+    ended = found["completed_60m"] + found["failed_60m"]
+    rate = found["success_rate"]
+    shown = "-" if rate is None else f"{rate:.1%} of {ended:,} in 60m"
+    yield f"success     {shown}"
+
+
+def gateway(times: dict[str, Any]) -> Iterator[str]:
+    if not times["calls"]:
+        yield "gateway     no call yet"
+        return
+    shown = "   ".join(f"{name} {precise(times[name])}" for name in ("p50", "p95", "p99"))
+    yield f"gateway     {shown}   (last {counted(times['calls'], 'call')})"
+
+
+def precise(seconds: float) -> str:
+    """A gateway's time matters to the tenth of a second."""
+    return f"{seconds:.1f}s" if 1 <= seconds < 60 else duration(seconds)
+
+
+def errors(by_code: dict[str, int]) -> Iterator[str]:
+    if not by_code:
+        yield "errors      none in 24h"
+        return
+    shown = "   ".join(f"{code} {number:,}" for code, number in by_code.items())
+    yield f"errors      {click.style(shown, fg='red')}   (24h)"
+
+
+def servers(by_status: dict[str, int]) -> str:
+    active = by_status["active"]
+    if not active:
+        text = click.style("none active", fg="red")
+    else:
+        text = f"{active} active with {counted(by_status['workers'], 'worker')}"
+    others = [f"{by_status[status]} {status}" for status in ("draining", "dead", "stopped") if by_status[status]]
+    return ", ".join([text, *others])

@@ -1,0 +1,114 @@
+"""The screen of `convertq top` as lines: the head, the lists and the foot, cut to the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from convertq.cli.breaker import COLOURS, in_words, next_probe
+from convertq.cli.table import columns, cut
+from convertq.cli.top_graph import in_ascii
+from convertq.cli.top_lists import lists
+from convertq.cli.top_snapshot import STATUSES, Row, Snapshot
+from convertq.cli.top_view import View
+from convertq.cli.words import duration, shown
+from rich.text import Text
+
+KEYS = "q quit   ↑↓ j k select   r retry   f filter   ? help"
+HELP = "r: queue the selected failed job again   f: all, failed, retrying   ^L: redraw"
+JOBS = {"failed": "red", "processing": "cyan"}
+
+
+def page(view: View, width: int | None) -> list[Text]:
+    """One frame for `--once`, with every row; without a width nothing is cut."""
+    pace = Text(f"throughput: {view.snapshot.rate:.1f} a second")
+    return [*_head(view, width), pace, *lists(view, width, None)]
+
+
+def screen(view: View, width: int, height: int) -> list[Text]:
+    """Exactly `height` lines of at most `width` columns; the keys are in the last one."""
+    head, foot = [*_head(view, width), *_graphs(view, width)], _foot(view, width)
+    room = height - len(foot)
+    lines = [*head, *lists(view, width, room - len(head))][: max(0, room)]
+    lines += [Text("")] * (room - len(lines))
+    return (lines + foot)[-height:]
+
+
+def fitted(line: Text, width: int | None, *, unicode: bool) -> Text:
+    """As the terminal can show it, and never in two lines."""
+    if not unicode:
+        line = Text(in_ascii(line.plain), style=line.style, spans=line.spans)
+    line.no_wrap, line.overflow = True, "crop"
+    if width is not None:
+        line.truncate(width, overflow="crop")
+    return line
+
+
+def plain(lines: Sequence[Text]) -> Iterator[str]:
+    return (line.plain.rstrip() for line in lines)
+
+
+# -- the head --
+
+
+def _head(view: View, width: int | None) -> list[Text]:
+    snapshot = view.snapshot
+    at = f"{snapshot.now.astimezone():%H:%M:%S}"
+    first = Text(f"convertq top · {shown(view.where)} · {at}", style="bold")
+    if view.trouble:
+        first = Text(_padded(f"{view.trouble} (all below is as of {at})", width), style="bold white on red")
+    minute = f"last 60s: {snapshot.completed_60s} complete, {snapshot.failed_60s} failed · breaker: "
+    return [first, _jobs(snapshot), Text(minute).append_text(_breaker(snapshot.breaker))]
+
+
+def _jobs(snapshot: Snapshot) -> Text:
+    line, oldest = Text("jobs: "), snapshot.oldest_queued_seconds
+    for at, status in enumerate(STATUSES):
+        number = snapshot.jobs[status]
+        line.append(", " if at else "")
+        line.append(f"{number:,} {status}", style=JOBS.get(status, "") if number else "")
+        if status == "queued" and oldest is not None:
+            line.append(f" (oldest {duration(oldest)})")
+    return line
+
+
+def _breaker(breaker: Row) -> Text:
+    state = Text(in_words(breaker["state"]), style=COLOURS[breaker["state"]])
+    calls = f"; {breaker['failures']} of {breaker['calls']} gateway calls failed" if breaker["calls"] else ""
+    if breaker["state"] == "closed":
+        return state.append(calls, style="default")
+    state.stylize("bold reverse")
+    how = " by hand" if breaker["by_hand"] else ""
+    words = f"{how} for {duration(breaker['open_seconds'])}; probe: {next_probe(breaker)}{calls}"
+    return Text("").append_text(state).append(shown(words))
+
+
+def _graphs(view: View, width: int) -> list[Text]:
+    after = [
+        f" {view.snapshot.jobs['queued']:,}, peak {view.queued.peak:,.0f}",
+        f" {view.snapshot.rate:.1f}, peak {view.rate.peak:.1f}",
+    ]
+    room = width - len("queued ") - max(map(len, after))
+    return [
+        Text("queued ").append(view.queued.graph(room), style="yellow").append(after[0]),
+        Text("done/s ").append(view.rate.graph(room), style="green").append(after[1]),
+    ]
+
+
+# -- the foot --
+
+
+def _foot(view: View, width: int) -> list[Text]:
+    said = Text(cut(view.message, width), style="bold") if view.message else Text(cut(_selected(view), width))
+    return [said, Text(_padded(HELP if view.helps else KEYS, width), style="reverse")]
+
+
+def _selected(view: View) -> str:
+    """The whole id, to be copied, and as much of the rest as there is room for."""
+    if view.place is None:
+        return ""
+    row = view.snapshot.errors[view.place]
+    return f"{row['id']}  {shown(row['original_filename'] or '-')}: {shown(row['error_message'] or '-')}"
+
+
+def _padded(text: str, width: int | None) -> str:
+    return text if width is None else cut(text, width) + " " * (width - columns(text))

@@ -1,0 +1,55 @@
+"""The command `convertq wait`: returns when jobs have ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import click
+from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json
+from convertq.cli.exit_code import ExitCode
+from convertq.cli.waiting import TERMINAL, verdict, wait_for_jobs
+from convertq.cli.words import counted
+
+
+@click.command(
+    epilog="""\b
+Example:
+  convertq wait 0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11 --timeout 60
+  convertq wait $(convertq submit invoices/*.pdf)
+"""
+)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, type=JOB_ID)
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Give up after so long, with exit code 1.")
+@json_option
+def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
+    """Wait until jobs are complete or failed."""
+    wanted = list(dict.fromkeys(ids))
+    # with a bar on the screen the lines come after it
+    at_once = not sys.stderr.isatty()
+    with open_database() as database:
+        rows = wait_for_jobs(database, wanted, timeout, lambda row: tell(row, as_json) if at_once else None)
+    for row in rows.values():
+        if not at_once or row["status"] not in TERMINAL:
+            tell(row, as_json)
+    if unfinished := sum(row["status"] not in TERMINAL for row in rows.values()):
+        complain(f"convertq: {counted(unfinished, 'job')} not finished within {timeout:g} s")
+    return max(verdict(list(rows.values())), complain_of_unknown(wanted, rows))
+
+
+def tell(row: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json({name: row[name] for name in ("id", "status", "error_code", "error_message")})
+        return
+    click.echo(f"{row['id']} {row['status']}")
+    if row["status"] == "failed":
+        complain(f"{row['id']}: {row['error_code']}: {row['error_message']}")
+
+
+def complain_of_unknown(wanted: Sequence[UUID], rows: dict[UUID, dict[str, Any]]) -> ExitCode:
+    missing = [job_id for job_id in wanted if job_id not in rows]
+    for job_id in missing:
+        complain(f"{job_id}: no such job")
+    return ExitCode.NO_SUCH_JOB if missing else ExitCode.DONE

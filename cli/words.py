@@ -1,0 +1,49 @@
+"""How things are written for people: names from outside, durations, sizes, times, counts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def shown(text: str) -> str:
+    """In one line, and harmless: what a terminal would act on is escaped."""
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode()
+
+
+def duration(span: timedelta | float) -> str:
+    """`850ms`, `12s`, `3m12s`, `2h05m`, `4d03h`; two units at most."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if seconds < 1:
+        return f"{max(0, int(seconds * 1000))}ms"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def size(count: int) -> str:
+    """`512 B`, `1.2 MB`; decimal, as disks and uploads are measured."""
+    number, unit = float(count), 0
+    while number >= 999.5 and unit < len(UNITS) - 1:
+        number, unit = number / 1000, unit + 1
+    return f"{number:.0f} {UNITS[unit]}" if unit == 0 or number >= 99.5 else f"{number:.1f} {UNITS[unit]}"
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """In the reader's zone; the date only where it is another day's."""
+    local, today = at.astimezone(), now.astimezone().date()
+    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,21 @@
+-- find_horizon_holder: who keeps dead rows from being removed: the oldest snapshot or transaction that is still held
+-- Parameters: (none)
+-- Rows: one, or none: kind (session, slot, prepared), name, program, doing, transactions, seconds
+SELECT *
+  FROM (SELECT 'session' AS kind, pid::text AS name, coalesce(nullif(application_name, ''), usename::text) AS program,
+               state || ': ' || left(regexp_replace(query, '\s+', ' ', 'g'), 80) AS doing,
+               greatest(age(backend_xmin), age(backend_xid)) AS transactions,
+               extract(epoch FROM clock_timestamp() - xact_start)::double precision AS seconds
+          FROM pg_stat_activity
+         WHERE pid <> pg_backend_pid() AND datname = current_database()
+           AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
+        UNION ALL
+        SELECT 'slot', slot_name::text, coalesce(plugin::text, 'physical'), CASE WHEN active THEN 'active' ELSE 'unused' END,
+               greatest(age(xmin), age(catalog_xmin)), NULL
+          FROM pg_replication_slots WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL
+        UNION ALL
+        SELECT 'prepared', gid, owner::text, 'prepared transaction', age(transaction),
+               extract(epoch FROM clock_timestamp() - prepared)::double precision
+          FROM pg_prepared_xacts WHERE database = current_database()) AS holder
+ ORDER BY transactions DESC, seconds DESC NULLS LAST
+ LIMIT 1

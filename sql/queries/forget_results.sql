@@ -1,0 +1,12 @@
+-- forget_results: complete stays so; the result has expired
+-- Parameters: ids (locked by lock_expired_results)
+-- Rows: one per job
+WITH forgotten AS (
+    UPDATE {schema}.jobs SET result_path = NULL
+     WHERE id = ANY (%(ids)s::uuid[]) AND status = 'complete' AND result_path IS NOT NULL
+    RETURNING id
+), event AS (
+    INSERT INTO {schema}.job_events (job_id, event_type, meta)
+    SELECT id, 'expired', jsonb_build_object('reason', 'retention', 'which', 'result') FROM forgotten
+)
+SELECT id FROM forgotten

@@ -1,0 +1,12 @@
+-- get_gateway_times: how long the last gateway calls took
+-- Parameters: calls (at most)
+-- Rows: one: calls, p50, p95 and p99 in seconds, null without a call
+SELECT count(*) AS calls,
+       percentile_cont(0.50) WITHIN GROUP (ORDER BY seconds) AS p50,
+       percentile_cont(0.95) WITHIN GROUP (ORDER BY seconds) AS p95,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY seconds) AS p99
+  FROM (SELECT (meta ->> 'gateway_ms')::double precision / 1000 AS seconds
+          FROM {schema}.job_events
+         WHERE meta ? 'gateway_ok'
+         ORDER BY id DESC
+         LIMIT %(calls)s) AS last

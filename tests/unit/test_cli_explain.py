@@ -1,0 +1,109 @@
+"""The sentence that says where a job is and what happens next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from convertq.cli.explain import Facts, explain_job
+from convertq.cli.words import moment
+
+NOW = datetime(2026, 5, 2, 14, 3, 0, tzinfo=UTC)
+SOON = NOW + timedelta(seconds=22)
+JOB = {
+    "id": UUID(int=1), "status": "queued", "now": NOW, "created_at": NOW - timedelta(minutes=5), "queued_at": None,
+    "retry_after": None, "attempt_count": 1, "leased_by": None, "lease_expires_at": None, "last_attempt_at": None,
+    "completed_at": None, "expires_at": None, "result_path": None, "upload_path": "x", "progress": None,
+    "error_code": None, "error_message": None, "dead_letter": False,
+}  # fmt: skip
+HOLD = {"breaker": "closed", "by_hand": False, "opened_at": None, "probe_after": None, "active_servers": 1}
+OPEN = {"breaker": "open", "opened_at": NOW, "probe_after": SOON}
+
+
+def sentence(hold: dict[str, Any] | None = None, facts: dict[str, Any] | None = None, **job: Any) -> str:
+    known: dict[str, Any] = {"events": [], **(facts or {})}
+    return explain_job(Facts(job={**JOB, **job}, hold={**HOLD, **(hold or {})}, **known))
+
+
+def at(time: datetime) -> str:
+    return moment(time, NOW)
+
+
+def test_a_retry_names_its_time_its_attempt_and_the_last_error() -> None:
+    events = [{"event_type": "retry", "at": NOW, "meta": {"error_message": "the gateway answered 502"}}]
+    said = sentence(facts={"events": events}, retry_after=SOON)
+    assert said == f"waits for its retry at {at(SOON)}, attempt 2 of 3: the gateway answered 502"
+
+
+def test_a_retry_that_is_due_is_simply_queued() -> None:
+    assert sentence(retry_after=NOW) == "queued for 5m00s; the next free worker takes it in its turn"
+
+
+def test_a_queue_without_a_worker_says_how_to_start_one() -> None:
+    assert "convertq worker run" in sentence({"active_servers": 0})
+
+
+def test_an_open_breaker_is_the_reason_before_any_other() -> None:
+    said = sentence(OPEN, retry_after=SOON)
+    assert said == f"held: the breaker is open since {at(NOW)}; the gateway is tried again at {at(SOON)}"
+
+
+def test_a_breaker_opened_by_hand_says_how_to_close_it() -> None:
+    assert "convertq breaker close" in sentence({**OPEN, "by_hand": True, "probe_after": None})
+
+
+def test_a_waiting_job_names_what_it_waits_for() -> None:
+    needed = [{"id": UUID(int=7), "status": "processing"}]
+    said = sentence(facts={"needed": needed}, status="uploaded")
+    assert said == f"waits for job {UUID(int=7)} (processing) to complete"
+
+
+def test_a_failed_dependency_comes_with_its_remedy() -> None:
+    needed = [{"id": UUID(int=7), "status": "failed"}]
+    assert f"convertq retry {UUID(int=7)}" in sentence(facts={"needed": needed}, status="uploaded")
+
+
+def test_a_running_job_shows_its_worker_and_progress() -> None:
+    running: dict[str, Any] = {
+        "status": "processing",
+        "leased_by": "host:1:ab/2",
+        "lease_expires_at": SOON,
+        "last_attempt_at": NOW,
+    }
+    said = sentence(**running, progress={"step": "converting", "percent": 40})
+    assert said == f"being converted by host:1:ab/2, attempt 1 of 3, since {at(NOW)}: converting, 40 %"
+
+
+def test_a_lease_that_ran_out_is_said() -> None:
+    late = NOW - timedelta(seconds=1)
+    assert "its lease ran out" in sentence(status="processing", leased_by="x/1", lease_expires_at=late)
+
+
+def test_a_complete_job_says_how_to_get_its_result() -> None:
+    said = sentence(status="complete", completed_at=NOW, result_path="x", expires_at=SOON)
+    assert said.endswith(f"kept until {at(SOON)}: `convertq result {UUID(int=1)}`")
+
+
+def test_a_result_that_is_gone_is_said_whether_the_row_or_the_disk_lacks_it() -> None:
+    complete: dict[str, Any] = {"status": "complete", "completed_at": NOW}
+    assert "expired" in sentence(**complete)
+    assert "expired" in sentence(facts={"has_result": False}, **complete, result_path="x")
+
+
+def test_a_failed_job_offers_the_retry_only_with_its_source() -> None:
+    failed: dict[str, Any] = {
+        "status": "failed",
+        "error_code": "GW_5XX",
+        "error_message": "answered 502",
+        "dead_letter": True,
+    }
+    assert sentence(**failed).startswith("given up after attempt 1 of 3: GW_5XX: answered 502; `convertq retry")
+    assert "submit the file again" in sentence(facts={"has_source": False}, **failed)
+
+
+def test_a_refused_file_offers_nothing() -> None:
+    said = sentence(
+        status="failed", error_code="NOT_PDF", error_message="not a PDF file", attempt_count=0, upload_path=None
+    )
+    assert said == "refused: NOT_PDF: not a PDF file; nothing of it is stored"
