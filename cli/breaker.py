@@ -15,7 +15,7 @@ from typing import Any
 import click
 from convertq.cli.context import configuration, json_option, open_database, print_json
 from convertq.cli.table import cut, table, terminal_width
-from convertq.cli.words import duration, moment, shown
+from convertq.cli.words import counted, duration, moment, shown
 from convertq.worker.db import Database
 from convertq.worker.stats import get_breaker
 
@@ -78,15 +78,19 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
     if state["state"] != "closed":
         yield f"since     {moment(state['opened_at'], now)}"
         yield f"probe     {next_probe(state)}"
-    yield (
-        f"window    {state['failures']} of the last {state['calls']} gateway calls failed"
-        f" (opens at {state['threshold']:.0%} of {state['window']})"
-    )
-    yield f"in all    {duration(state['open_seconds_total'])} open"
+    yield f"window    {window(state)}"
+    yield f"in all    {'open for ' + duration(total) if (total := state['open_seconds_total']) else 'never open'}"
     if state["last_failures"]:
         yield ""
         yield "last failures"
         yield from failures(state["last_failures"], now)
+
+
+def window(state: dict[str, Any]) -> str:
+    rule = f"opens at {state['threshold']:.0%} of {state['window']}"
+    if not state["calls"]:
+        return f"no gateway call is recorded ({rule})"
+    return f"{state['failures']} of the last {counted(state['calls'], 'gateway call')} failed ({rule})"
 
 
 def summary(state: dict[str, Any]) -> str:

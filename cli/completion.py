@@ -54,6 +54,13 @@ def _newest_jobs() -> list[CompletionItem]:
     return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows]
 
 
+def complete_code(context: Any, parameter: Any, incomplete: str) -> list[str]:
+    """As they are written everywhere else: click would offer them in small letters."""
+    from convertq.worker.errors import Code
+
+    return [str(code) for code in Code if code.startswith(incomplete.upper())]
+
+
 def complete_mapping(context: Any, parameter: Any, incomplete: str) -> list[str]:
     from convertq.cli.context import configuration
     from convertq.worker.config import ConfigError

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 from convertq.cli.context import json_option, print_json_lines
@@ -16,7 +15,10 @@ from convertq.cli.words import shown
 from convertq.worker.config import SETTINGS, Setting, read_config
 
 MASK = "***"
-SECRET_PARAMETER = re.compile(r"(?<![^?&])([^=&?]*password[^=&]*)=[^&]*", re.IGNORECASE)
+#: settings whose default depends on something: what it is for a service
+USUALLY = {"LOG_FORMAT": "json"}
+USERINFO = re.compile(r"(?:([^/]*)(@))?(.*)", re.DOTALL)
+SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&?]*password[^=&]*)=[^&]*", re.IGNORECASE)
 
 
 @click.command(
@@ -41,8 +43,8 @@ def config(as_json: bool) -> None:
 
 def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]:
     given = environment.get(setting.variable) or None  # an empty one counts as unset
-    source = "environment" if given else "default" if setting.default is not None else "not set"
-    text = given or setting.default
+    text = given or setting.default or USUALLY.get(setting.variable)
+    source = "environment" if given else "default" if text is not None else "not set"
     row = {"variable": setting.variable, "value": None, "source": source, "problem": None}
     if text is None:
         return row
@@ -56,15 +58,18 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
 
 
 def masked(url: str) -> str:
-    """As it was written, but for what must stay secret: the password, or all that stands before an @."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    name, colon, _ = user.partition(":")
-    if parts.scheme.startswith("http"):  # a token may stand where the name does
-        name, colon = "", ":"
-    credentials = f"{name}:{MASK}" if name and colon else MASK if colon else name
-    query = SECRET_PARAMETER.sub(rf"\1={MASK}", parts.query)
-    return urlunsplit(parts._replace(netloc=f"{credentials}{at}{host}" if at else host, query=query))
+    """As it was written, but for what must stay secret: the password, or for HTTP all that stands before an @.
+
+    Taken apart by hand: a # or a ? in a password would end the name of the host for a parser of URLs.
+    """
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = USERINFO.fullmatch(rest).groups()  # type: ignore[union-attr]  # it fits any text
+    if at:
+        name, colon, _ = credentials.partition(":")
+        is_web = scheme.startswith("http")  # a token may stand where the name does
+        credentials = MASK if is_web else f"{name}:{MASK}" if colon else name
+    rest = SECRET_PARAMETER.sub(rf"\1={MASK}", place)
+    return f"{scheme}{separator}{credentials or ''}{at or ''}{rest}"
 
 
 def in_words(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from convertq.cli.completion import complete_code
 from convertq.cli.context import json_option, open_database, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import duration, shown, size
@@ -28,7 +29,10 @@ Example:
 @click.option("--status", type=click.Choice(STATUSES), help="Only jobs in this status.")
 @click.option("--owner", help="Only jobs of this owner.")
 @click.option(
-    "--code", type=click.Choice(list(Code), case_sensitive=False), help="Only jobs that failed with this code."
+    "--code",
+    type=click.Choice(list(Code), case_sensitive=False),
+    shell_complete=complete_code,
+    help="Only jobs that failed with this code.",
 )
 @click.option("--limit", type=click.IntRange(1, 2**31 - 1), default=50, show_default=True, help="At most so many.")
 @json_option

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import click
+from convertq.cli.completion import complete_code
 from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json, the_files
 from convertq.cli.exit_code import ExitCode
 from convertq.worker.db import Database
@@ -26,7 +27,12 @@ Example:
 )
 @click.argument("ids", metavar="[ID...]", nargs=-1, type=JOB_ID)
 @click.option("--failed", is_flag=True, help="Every failed job.")
-@click.option("--code", type=click.Choice(list(Code), case_sensitive=False), help="Failed jobs with this code.")
+@click.option(
+    "--code",
+    type=click.Choice(list(Code), case_sensitive=False),
+    shell_complete=complete_code,
+    help="Failed jobs with this code.",
+)
 @click.option("--dead", is_flag=True, help="Failed jobs that were given up after their last attempt.")
 @click.option("--owner", help="Failed jobs of this owner.")
 @json_option

@@ -65,7 +65,9 @@ def say_pruned(pruned: int, left: list[dict[str, Any]], as_json: bool) -> None:
         return
     click.echo(f"removed {counted(pruned, 'server')}")
     if kept:
-        click.echo(f"kept {counted(kept, 'server')}: stopped less than a minute ago, silent, or still holding a job")
+        click.echo(
+            f"kept {counted(kept, 'server')} that ended within the last minute or whose jobs are not reclaimed yet"
+        )
 
 
 def page(found: list[dict[str, Any]]) -> Iterator[str]:

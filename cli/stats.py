@@ -18,6 +18,7 @@ from convertq.cli.breaker import summary
 from convertq.cli.context import configuration, json_option, open_database, print_json
 from convertq.cli.words import counted, duration
 
+ERRORS_A_LINE = 4
 COLOURS = {"failed": "red", "processing": "cyan", "complete": "green"}
 
 
@@ -88,8 +89,10 @@ def errors(by_code: dict[str, int]) -> Iterator[str]:
     if not by_code:
         yield "errors      none in 24h"
         return
-    shown = "   ".join(f"{code} {number:,}" for code, number in by_code.items())
-    yield f"errors      {click.style(shown, fg='red')}   (24h)"
+    shown = [f"{code} {number:,}" for code, number in by_code.items()]
+    for at in range(0, len(shown), ERRORS_A_LINE):
+        line = click.style("   ".join(shown[at : at + ERRORS_A_LINE]), fg="red")
+        yield f"            {line}" if at else f"errors      {line}   (24h)"
 
 
 def servers(by_status: dict[str, int]) -> str:

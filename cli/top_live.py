@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from convertq.cli.top_graph import knows_unicode
 from convertq.cli.top_keys import Keyboard, single_keys
-from convertq.cli.top_sampler import Answer, News, Sampler, Trouble
+from convertq.cli.top_sampler import Answer, News, Sampler
 from convertq.cli.top_screen import fitted, plain, screen
-from convertq.cli.top_snapshot import ERROR_STATES, Snapshot
+from convertq.cli.top_snapshot import ERROR_STATES, Snapshot, Trouble
 from convertq.cli.top_view import View
 from convertq.worker.signals import Signals
 from rich.console import Console, ConsoleDimensions, Group
+from rich.control import Control
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -71,10 +72,12 @@ class Live:
         match news:
             case Snapshot():
                 self._view.see(news)
-            case Trouble(reason):
-                self._view.trouble = reason
+            case Trouble():
+                self._view.trouble = news
             case Answer(line):
                 self._view.message = line
+            case Exception():
+                raise news
 
     def _obey(self) -> bool:
         """False when it is to end: `q`, or a terminal that is gone."""
@@ -122,9 +125,14 @@ def drawing() -> Iterator[Draw]:
 
         def draw(lines: list[Text]) -> None:
             console.size = ConsoleDimensions(*terminal_size())
-            alternate.update(Group(*lines))
+            with console:  # one write, or it would flicker
+                console.control(Control.home())
+                alternate.update(Group(*lines))
 
-        yield draw
+        try:
+            yield draw
+        finally:
+            console.clear()  # some terminals that were resized would leave rows of it on the other screen
 
 
 def terminal_size() -> tuple[int, int]:

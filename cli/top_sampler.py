@@ -14,21 +14,15 @@ from uuid import UUID
 import psycopg
 from convertq.cli.context import APPLICATION_NAME, the_files
 from convertq.cli.retry import why_not
-from convertq.cli.top_snapshot import Snapshot, take_snapshot
+from convertq.cli.top_snapshot import Snapshot, Trouble, take_snapshot
 from convertq.worker.config import Config
-from convertq.worker.db import Database, SchemaError
+from convertq.worker.db import Database
 from convertq.worker.errors import one_line
 from convertq.worker.files import is_regular
+from convertq.worker.link import TROUBLE
 
 PATIENCE = 4.0  # s without an answer until the screen says so
 TRY_AGAIN_EVERY = 1.0  # s
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """Why there is no snapshot."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -38,8 +32,8 @@ class Answer:
     line: str
 
 
-News = Snapshot | Trouble | Answer
-Order = Callable[[Database], None]
+News = Snapshot | Trouble | Answer | Exception  # the last is a slip of ours: the thread has ended
+Order = Callable[[], None]
 
 
 class Sampler(threading.Thread):
@@ -68,10 +62,10 @@ class Sampler(threading.Thread):
     def show(self, what: str) -> None:
         """Which errors to list from now on."""
         self.shows = what
-        self._orders.put(lambda database: None)
+        self._orders.put(look)
 
     def retry(self, job_id: UUID) -> None:
-        self._orders.put(lambda database: self._tell(Answer(retry_job(database, job_id))))
+        self._orders.put(lambda: self._retry(job_id))
 
     def stop(self) -> None:
         """Does not wait for a database that is silent: the thread ends with the process."""
@@ -81,7 +75,13 @@ class Sampler(threading.Thread):
     # -- the thread --
 
     def run(self) -> None:
-        order: Order | None = lambda database: None  # noqa: E731 - the first snapshot, at once
+        try:
+            self._obey_orders()
+        except Exception as error:  # noqa: BLE001 - raised again by the loop that draws, which gives the terminal back
+            self._tell(error)
+
+    def _obey_orders(self) -> None:
+        order: Order | None = look
         while order is not None:
             began = time.monotonic()
             pause = self._interval if self._carry_out(order) else max(self._interval, TRY_AGAIN_EVERY)
@@ -93,18 +93,24 @@ class Sampler(threading.Thread):
         try:
             return self._orders.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
-            return lambda database: None
+            return look
 
     def _carry_out(self, order: Order) -> bool:
         try:
-            database = self._open()
-            order(database)
-            self._tell(take_snapshot(database, self._config, self.shows))
-        except (psycopg.Error, SchemaError) as error:
+            order()
+            self._tell(take_snapshot(self._open(), self._config, self.shows))
+        except TROUBLE as error:
             self._drop()
-            self._tell(Trouble(words_for(error)))
+            self._tell(trouble_with(error))
             return False
         return True
+
+    def _retry(self, job_id: UUID) -> None:
+        try:
+            self._tell(Answer(retry_job(self._open(), job_id)))
+        except TROUBLE:
+            self._tell(Answer(f"{job_id}: no answer from the database, try again when it is back"))
+            raise
 
     def _open(self) -> Database:
         if self._database is None:
@@ -123,6 +129,10 @@ class Sampler(threading.Thread):
             os.write(self._ring, b"!")
 
 
+def look() -> None:
+    """The order to do nothing but to take a snapshot."""
+
+
 def retry_job(database: Database, job_id: UUID) -> str:
     """By the rule of `convertq retry`: a failed job whose source is there."""
     if is_regular(the_files().source(job_id)) and database.one("retry_job", id=job_id):
@@ -130,8 +140,8 @@ def retry_job(database: Database, job_id: UUID) -> str:
     return f"{job_id}: {why_not(database, job_id)[1]}"
 
 
-def words_for(error: Exception) -> str:
+def trouble_with(error: Exception) -> Trouble:
     if isinstance(error, psycopg.OperationalError):
-        return f"database unreachable, trying again: {one_line(str(error))}"
+        return Trouble("database unreachable, trying again", one_line(str(error)))
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    return f"the database cannot be read, trying again: {one_line(said or str(error))}"
+    return Trouble("the database cannot be read, trying again", one_line(said or str(error)))

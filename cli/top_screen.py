@@ -35,11 +35,11 @@ def screen(view: View, width: int, height: int) -> list[Text]:
 
 def fitted(line: Text, width: int | None, *, unicode: bool) -> Text:
     """As the terminal can show it, and never in two lines."""
+    if width is not None:
+        line.truncate(width, overflow="ellipsis")
     if not unicode:
         line = Text(in_ascii(line.plain), style=line.style, spans=line.spans)
     line.no_wrap, line.overflow = True, "crop"
-    if width is not None:
-        line.truncate(width, overflow="crop")
     return line
 
 
@@ -55,20 +55,20 @@ def _head(view: View, width: int | None) -> list[Text]:
     at = f"{snapshot.now.astimezone():%H:%M:%S}"
     first = Text(f"convertq top · {shown(view.where)} · {at}", style="bold")
     if view.trouble:
-        first = Text(_padded(f"{view.trouble} (all below is as of {at})", width), style="bold white on red")
+        words = f"{view.trouble.what} · below: as of {at} · {shown(view.trouble.reason)}"
+        first = Text(_padded(words, width), style="bold white on red")
     minute = f"last 60s: {snapshot.completed_60s} complete, {snapshot.failed_60s} failed · breaker: "
     return [first, _jobs(snapshot), Text(minute).append_text(_breaker(snapshot.breaker))]
 
 
 def _jobs(snapshot: Snapshot) -> Text:
-    line, oldest = Text("jobs: "), snapshot.oldest_queued_seconds
-    for at, status in enumerate(STATUSES):
+    oldest, parts = snapshot.oldest_queued_seconds, []
+    for status in STATUSES:
         number = snapshot.jobs[status]
-        line.append(", " if at else "")
-        line.append(f"{number:,} {status}", style=JOBS.get(status, "") if number else "")
-        if status == "queued" and oldest is not None:
-            line.append(f" (oldest {duration(oldest)})")
-    return line
+        waits = f" (oldest {duration(oldest)})" if status == "queued" and oldest is not None else ""
+        if number or status != "uploaded":  # which is seldom, and the line is short
+            parts.append(Text(f"{number:,} {status}{waits}", style=JOBS.get(status, "") if number else ""))
+    return Text("jobs: ").append_text(Text(", ").join(parts))
 
 
 def _breaker(breaker: Row) -> Text:

@@ -52,6 +52,14 @@ class Snapshot:
         return sum(server["concurrency"] for server in self.servers if server["status"] in AT_WORK)
 
 
+@dataclass(frozen=True)
+class Trouble:
+    """Instead of a snapshot."""
+
+    what: str
+    reason: str
+
+
 def worker(server_id: str, slot: str) -> str:
     """Without the random part of the server's id: host and pid are what an operator looks for."""
     return f"{server_id.rpartition(':')[0] or server_id}/{slot}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from convertq.cli.top_graph import History
-from convertq.cli.top_snapshot import Snapshot
+from convertq.cli.top_snapshot import Snapshot, Trouble
 
 
 @dataclass
@@ -18,7 +18,7 @@ class View:
     shows: str = "all"
     selected: UUID | None = None
     message: str = ""  # the answer to the last key
-    trouble: str = ""
+    trouble: Trouble | None = None
     helps: bool = False
     queued: History = field(default_factory=History)
     rate: History = field(default_factory=History)
@@ -26,7 +26,7 @@ class View:
     def see(self, snapshot: Snapshot) -> None:
         """A new state of things. The selected job stays so, wherever it is now; if it left, the next one is."""
         place = self.place
-        self.snapshot, self.trouble = snapshot, ""
+        self.snapshot, self.trouble = snapshot, None
         self.queued.add(snapshot.jobs["queued"])
         self.rate.add(snapshot.rate)
         if place is not None and self.place is None:

@@ -14,7 +14,7 @@ from convertq.worker.files import Files, create, discard, open_regular, sync
 from convertq.worker.gateway_client import GatewayCall, Progress
 from convertq.worker.job import Job
 from convertq.worker.outcome import Completed
-from convertq.worker.xml_check import NotXml, check_file
+from convertq.worker.xml_check import is_whole
 
 Step = Callable[[], Completed | None]
 
@@ -31,12 +31,7 @@ class Attempt:
     def check_leftover(self) -> Completed | None:
         """A result whose attempt died between putting it in place and the commit; None: it is not whole."""
         self.progress.step = "writing"
-        try:
-            with open_regular(self._files.result(self._job.id)) as result:
-                check_file(result)
-        except (OSError, NotXml):
-            return None
-        return Completed(part=None)
+        return Completed(part=None) if is_whole(self._files.result(self._job.id)) else None
 
     def convert(self) -> Completed:
         """Raises Failure; the temp file is there if and only if it returns."""

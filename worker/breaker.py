@@ -33,6 +33,8 @@ class Breaker:
             yield
             return
         with database.transaction():
+            # the job before the breaker, as a reclaim locks them, or the two could wait for each other
+            database.run("lock_lease", **job.fence)
             if failure.gateway_ok:
                 self.trial_went_well(database, job)
                 yield

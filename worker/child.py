@@ -11,11 +11,15 @@ import traceback
 from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
+TO_STOP = {signal.SIGTERM, signal.SIGQUIT}
 _libc = ctypes.CDLL(None)
 
 
 def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals | int]) -> None:
-    """Never returns, and runs none of the parent's exit handlers or destructors."""
+    """Never returns, and runs none of the parent's exit handlers or destructors.
+
+    What asks it to stop waits, blocked, until `work` can hear it: the handlers here are still the parent's.
+    """
     try:
         _die_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -23,7 +27,7 @@ def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         random.seed()
         gc.enable()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask | TO_STOP)
         work()
         os._exit(0)
     except BaseException:  # noqa: BLE001 - the last word of this process

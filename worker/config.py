@@ -65,7 +65,7 @@ class Config:
 
 def whole_number(minimum: int, maximum: int = 2**31 - 1) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,10}", text.strip()) or not minimum <= int(text) <= maximum:
+        if not re.fullmatch(r"[0-9]{1,13}", text.strip()) or not minimum <= int(text) <= maximum:
             raise ValueError(f"must be a whole number from {minimum} to {maximum}")
         return int(text)
 
@@ -113,10 +113,10 @@ def names(text: str) -> tuple[str, ...]:
 
 def gateway_url(text: str) -> str:
     """The base of the gateway, without the trailing /process."""
-    parts = urlsplit(text)  # ValueError for a broken IPv6 address
     try:
+        parts = urlsplit(text)
         known = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
-    except ValueError:
+    except ValueError:  # its message would quote the credentials
         known = False
     if not known or parts.query or parts.fragment:
         raise ValueError("must be http://host:port or https://host:port")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+SHAPE = "must be postgresql://user:password@host:port/database"
 SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Prisma's own, which libpq refuses
 PRISMA_PARAMETERS = frozenset(
@@ -35,24 +36,34 @@ class DatabaseUrl:
 
 def parse_database_url(text: str) -> DatabaseUrl:
     """Raises ValueError with a message that shows no secret."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # its message would quote the password
+        raise ValueError(SHAPE) from None
     if parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("must be postgresql://user:password@host:port/database")
+        raise ValueError(SHAPE)
     parameters = parse_qsl(parts.query, keep_blank_values=True)
     schema = dict(parameters).get("schema", "public")
     if not SCHEMA_NAME.fullmatch(schema) or len(schema) > 63:
         raise ValueError(
             f"its schema {schema[:80]!r} must be a name of letters, digits and _, not starting with a digit"
         )
-    kept = [part for part in parts.query.split("&") if part.partition("=")[0] not in PRISMA_PARAMETERS]
-    conninfo = urlunsplit(parts._replace(query="&".join(kept)))
+    conninfo = _without_prisma(text)
     try:
         conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
-        raise ValueError(_without_secret(str(error), parts.password)) from None
+        raise ValueError(_what_libpq_says(error)) from None
     return DatabaseUrl(conninfo, schema, pooled=dict(parameters).get("pgbouncer", "").lower() == "true")
 
 
-def _without_secret(message: str, password: str | None) -> str:
-    line = " ".join(message.split())
-    return line.replace(password, "***") if password else line
+def _without_prisma(text: str) -> str:
+    """Cut from the text itself: taken apart and put together again, `postgresql:///database` would change."""
+    base, mark, query = text.partition("?")
+    kept = [part for part in query.split("&") if part.partition("=")[0] not in PRISMA_PARAMETERS]
+    return base + mark + "&".join(kept) if any(kept) else base
+
+
+def _what_libpq_says(error: psycopg.Error) -> str:
+    """Only of a parameter's name; other messages quote what stands in the URL, a password perhaps."""
+    named = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
+    return f"it has a parameter that PostgreSQL does not know: {named[1]}" if named else SHAPE

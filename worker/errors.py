@@ -59,7 +59,7 @@ def io_failure(what: str, error: OSError) -> Failure:
 def one_line(text: str) -> str:
     """At most 200 printable characters, without absolute paths and without credentials in URLs."""
     text = "".join(char if char.isprintable() else " " for char in text)
-    text = re.sub(r"//[^/\s@]*@", "//", text)
-    text = re.sub(r"(?<![\w/:])/(?:[\w.@+-]+/)+[\w.@+-]*", "…", text)
+    text = re.sub(r"//[^/\s]*@", "//", text)
+    text = re.sub(r"(?<![\w/.…])/(?!/)[\w.@+-]+(?:/[\w.@+-]*)*", "…", text)
     text = " ".join(text.split())
     return text if len(text) <= 200 else text[:199] + "…"

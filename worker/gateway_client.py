@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -89,8 +91,7 @@ class GatewayCall:
 
     def abort(self) -> None:
         if self._socket is not None:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # of the TCP socket, below any TLS
+            _shut(self._socket)
 
     def timed_out(self) -> Failure:
         message = f"the gateway did not finish within {self._timeout:g} s"
@@ -100,9 +101,7 @@ class GatewayCall:
     def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._progress.bytes_total = self._job.bytes
         # a new connection for each call: a kept one that the gateway closes meanwhile would cost the job an attempt
-        with requests.Session() as session:
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, _Watched(self._note_socket))
+        with _session(self._note_socket) as session:
             with contextlib.closing(self._post(session, source)) as response:
                 self.status = response.status_code
                 refuse_unless_xml(response)
@@ -223,7 +222,7 @@ def _what_broke(error: BaseException) -> str:
 class _Watched(HTTPAdapter):
     """Tells which socket a call uses."""
 
-    def __init__(self, note: Any) -> None:
+    def __init__(self, note: Callable[[socket.socket], None]) -> None:
         self._note = note
         super().__init__(max_retries=0)
 
@@ -252,13 +251,28 @@ class _Watched(HTTPAdapter):
 
 def is_healthy(config: Config, timeout: float) -> bool:
     """The breaker's probe. A gateway without that path counts as healthy when it answers at all below 500."""
+    url = f"{config.gateway_url}{config.gateway_health_path}"
+    opened: list[socket.socket] = []
+    watchdog = threading.Timer(timeout, lambda: [_shut(one) for one in opened])  # for an answer that drips
+    watchdog.start()
     try:
-        with requests.get(
-            f"{config.gateway_url}{config.gateway_health_path}",
-            timeout=timeout,
-            allow_redirects=False,
-            stream=True,
-        ) as response:
-            return 200 <= response.status_code < 300 or response.status_code in (404, 405)
+        with _session(opened.append) as session:
+            with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
+                return 200 <= response.status_code < 300 or response.status_code in (404, 405)
     except requests.RequestException:
         return False
+    finally:
+        watchdog.cancel()
+
+
+def _session(note: Callable[[socket.socket], None]) -> requests.Session:
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Watched(note))
+    return session
+
+
+def _shut(opened: socket.socket) -> None:
+    """Whoever reads or writes there is told so at once. Of the TCP socket, below any TLS."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(opened, socket.SHUT_RDWR)

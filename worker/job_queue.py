@@ -18,6 +18,7 @@ START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 #: One part in so many of a worker's time may go into walking over dead rows at the beginning of the index. While there
 #: are none, every claim starts there and the order is strict.
 SHARE_FOR_WALKING = 20
+WALK_AT_LEAST_EVERY = 1.0  # s
 #: s between looks for retries that have become due, while there is other work
 PROMOTE_EVERY = 0.1
 
@@ -43,13 +44,15 @@ class JobQueue:
     def claim_job(self, server: str, holder: str) -> tuple[Job | None, Gate]:
         if time.monotonic() - self._promoted >= PROMOTE_EVERY:
             self.promote_due_jobs()
+        if time.monotonic() < self._walk_at:
+            job, gate = self._claim_from(self._watermark, server, holder)
+            if job is not None:
+                return job, gate  # else what is left, if anything, is before the watermark
         before = time.monotonic()
-        if before < self._walk_at:
-            return self._claim_from(self._watermark, server, holder)
         job, gate = self._claim_from(START, server, holder)
         took = time.monotonic() - before
         self._quickest = min(self._quickest, took)
-        self._walk_at = before + took + SHARE_FOR_WALKING * (took - self._quickest)
+        self._walk_at = before + took + min(SHARE_FOR_WALKING * (took - self._quickest), WALK_AT_LEAST_EVERY)
         return job, gate
 
     def _claim_from(self, watermark: Watermark, server: str, holder: str) -> tuple[Job | None, Gate]:
@@ -72,7 +75,10 @@ class JobQueue:
 
     def promote_due_jobs(self) -> int:
         self._promoted = time.monotonic()
-        return len(self.database.run("promote_due_jobs"))
+        promoted = len(self.database.run("promote_due_jobs"))
+        if promoted:
+            self._walk_at = 0.0  # they are as old as they were, and may be before the watermark
+        return promoted
 
     def extend_lease(self, job: Job) -> bool:
         asked = time.monotonic()

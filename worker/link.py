@@ -26,10 +26,13 @@ class Link:
         """The open connection, or a new one at the first try. Raises one of TROUBLE."""
         if self.database is None:
             self.database = Database.open(self._url, self._name())
-            if self._said:
-                self._log("db_up")
-                self._said = ""
         return self.database
+
+    def works(self) -> None:
+        """To be told after a statement that writes: where writing is refused, connecting proves nothing."""
+        if self._said:
+            self._log("db_up")
+            self._said = ""
 
     def open_with_patience(self, pause: Callable[[float], None], give_up: Callable[[], bool]) -> Database | None:
         """Tries again until it is there or `give_up` says so; `pause` is a sleep that a signal cuts short."""

@@ -6,10 +6,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
 from typing import Any
 
 from convertq.worker.config import Config
+from convertq.worker.log_file import SharedFileHandler
 from pythonjsonlogger.json import JsonFormatter
 
 #: every event that is logged, and how loud it is
@@ -75,13 +75,23 @@ def set_up_logging(config: Config) -> None:
     logger.handlers.clear()
     logger.setLevel(config.log_level)
     logger.propagate = False
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    stderr = logging.StreamHandler(sys.stderr)
+    stderr.setFormatter(TextFormatter() if config.log_format == "text" else _json_formatter())
+    logger.addHandler(stderr)
     if config.log_file:
-        handlers.append(WatchedFileHandler(config.log_file, encoding="utf-8"))
-    for handler in handlers:
-        text = config.log_format == "text" and not isinstance(handler, WatchedFileHandler)
-        handler.setFormatter(TextFormatter() if text else _json_formatter())
-        logger.addHandler(handler)
+        copy = SharedFileHandler(config.log_file, lambda record, reason: _say_of_file(stderr, record, reason))
+        copy.setFormatter(_json_formatter())
+        logger.addHandler(copy)
+
+
+def _say_of_file(stderr: logging.Handler, record: logging.LogRecord, reason: str) -> None:
+    """On stderr alone, by whoever wanted to log: what the file cannot take cannot be said in the file."""
+    who = {name: getattr(record, name, "") for name in ("server", "worker", "environment")}
+    stderr.handle(
+        logging.makeLogRecord(
+            {"msg": "log_file", "levelno": logging.WARNING, "levelname": "WARNING", **who, "reason": reason}
+        )
+    )
 
 
 class LineFormatter(JsonFormatter):

@@ -19,7 +19,7 @@ from convertq.worker.files import Files, discard
 from convertq.worker.hold import reason_to_hold
 from convertq.worker.job import Job
 from convertq.worker.job_queue import Gate, JobQueue
-from convertq.worker.link import TROUBLE, Link
+from convertq.worker.link import RETRY_AT_MOST_EVERY, TROUBLE, Link
 from convertq.worker.log import Log
 from convertq.worker.outcome import Completed, Interrupted, Lost, Outcome
 from convertq.worker.retry import after_failure
@@ -31,6 +31,7 @@ from convertq.worker.watcher import Watcher
 
 RECLAIM_EVERY = 5.0  # s and per worker: at a thousand jobs a second it costs nothing
 STUCK_AFTER = 30.0  # s beyond the gateway's timeout
+FIRST_PAUSE = 0.1  # s after trouble with the database, doubled while it lasts
 
 
 class Worker:
@@ -45,6 +46,8 @@ class Worker:
         self._jobs = 0
         self._hung = False
         self._held = ""
+        self._let_go = False  # of the last job, whose row may still name this worker
+        self._pause = FIRST_PAUSE
         self._reclaim_at = time.monotonic() + random.uniform(0, RECLAIM_EVERY)
 
     def run(self) -> None:
@@ -56,8 +59,9 @@ class Worker:
                     break
                 self._reclaim(queue)
                 job, gate = self._claim(queue)
+                self._all_is_well()
             except TROUBLE as error:
-                self._link.drop(error)
+                self._back_off(error)
                 continue
             if job is None:
                 self._wait_for_work(queue, gate)
@@ -91,12 +95,24 @@ class Worker:
         return queue
 
     def _give_back_what_was_held(self, queue: JobQueue) -> None:
-        """A predecessor in this slot may have died while the database was down; or a claim of this process was
-        committed and its answer lost, in which case nothing was begun and the attempt does not count."""
-        counted = self._queue is None
-        reason = "worker died" if counted else "connection lost during the claim"
+        """A predecessor in this slot may have died while the database was down; or this process had to let its job
+        go; or its claim was committed and the answer lost: then nothing was begun and the attempt does not count."""
+        counted = self._queue is None or self._let_go
+        lost = "lease could not be kept" if self._let_go else "connection lost during the claim"
+        reason = "worker died" if self._queue is None else lost
         for row in queue.requeue_worker_jobs(self._holder, counted=counted, reason=reason):
+            discard(self._files.part(row["id"], row["attempt"], self._holder))
             self._log("requeue", job_id=row["id"], status=row["status"], attempt=row["attempt"], reason=reason)
+
+    def _all_is_well(self) -> None:
+        self._link.works()
+        self._pause, self._let_go = FIRST_PAUSE, False
+
+    def _back_off(self, error: BaseException) -> None:
+        """Where connecting works and writing does not (no rights, read-only), only this keeps it from spinning."""
+        self._link.drop(error)
+        self._nap(self._pause)
+        self._pause = min(self._pause * 2, RETRY_AT_MOST_EVERY)
 
     def _nap(self, seconds: float) -> None:
         self._stopping.pause(seconds)
@@ -204,20 +220,23 @@ class Worker:
     def _settle(self, job: Job, outcome: Outcome) -> None:
         """A result that was converted is kept, and written, for as long as the lease lasts."""
         self._show(busy=True, deadline=job.lease_ends + STUCK_AFTER)
+        self._let_go, troubled = isinstance(outcome, Lost), False
         while True:
             database = self._link.open_with_patience(self._nap, give_up=lambda: self._is_too_late(job))
-            if database is None:
+            if database is None or (troubled and self._is_too_late(job)):
+                self._let_go = True
                 let_go(job, self._files, self._log, "the database did not come back in time")
                 break
             database.connection.patience = max(1.0, min(PATIENCE, job.lease_ends - time.monotonic()))
             try:
                 Settlement(JobQueue(database, self._config), self._files, self._breaker, self._log).settle(job, outcome)
+                self._link.works()
                 break
             except Failure as failure:
                 outcome = after_failure(failure, job.attempt, self._config)
             except TROUBLE as error:
-                self._link.drop(error)
-                self._nap(0.1)
+                troubled = True
+                self._back_off(error)
         self._jobs += 1
         self._show()
 

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from convertq.worker.config import Config
+from convertq.worker.counters import fold_counters
 from convertq.worker.db import Database
 from convertq.worker.files import Files
 from convertq.worker.strays import Stray, result_files, source_files, temp_files
@@ -27,6 +28,7 @@ BATCH = 200
 EVENTS_A_PAGE = 5000
 #: pages without an old event, after which the rest is taken to be younger; ids and times may differ by so much
 YOUNG_PAGES = 20
+TIME_TO_FOLD = 60.0  # s
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
@@ -98,6 +100,7 @@ class Retention:
 
     def remove_events(self) -> Iterator[Item]:
         after, young = 0, 0
+        fold_counters(self._database, TIME_TO_FOLD)  # what the counters do not hold yet may not go
         while (days := self._config.retention_events_days) and young < YOUNG_PAGES:
             page = self._database.run("page_of_events", days=days, after=after, limit=EVENTS_A_PAGE)[0]
             if page["upto"] is None:

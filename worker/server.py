@@ -12,6 +12,7 @@ import time
 
 from convertq.worker.board import Board
 from convertq.worker.config import Config
+from convertq.worker.counters import BATCH, fold_counters
 from convertq.worker.db import Database, application_name
 from convertq.worker.files import Files, discard
 from convertq.worker.job_queue import JobQueue
@@ -52,6 +53,8 @@ class Server:
                 self._register(database)
             if now >= self._beat_at:
                 self._beat(database)
+            self._link.works()
+            self._pause = 0.1
         except TROUBLE as error:
             self._trouble(error)
 
@@ -59,6 +62,7 @@ class Server:
         self._link.drop(error)
         self._pause = min(self._pause * 2, RETRY_AT_MOST_EVERY)
         self._try_at = time.monotonic() + self._pause
+        self._beat_at = 0.0  # the next connection has to prove itself
 
     def _open(self) -> Database:
         was_open = self._link.database is not None
@@ -67,7 +71,6 @@ class Server:
             database.connection.add_notify_handler(lambda notify: self._wake.give())
             database.listen()
             self._wake.give()  # for what was announced while nobody listened
-            self._pause = 0.1
         return database
 
     def _register(self, database: Database) -> None:
@@ -96,6 +99,8 @@ class Server:
             # declared dead while it was paused: its jobs are others' now, and so is its name
             self._name_anew()
             self._register(database)
+        if fold_counters(database) >= BATCH:  # more than fits between two beats
+            self._beat_at = min(self._beat_at, time.monotonic() + 1)
 
     # -- waking up --
 

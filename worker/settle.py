@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import assert_never
 
 from convertq.worker.breaker import Breaker
-from convertq.worker.errors import Code, Failure
+from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.files import Files, discard, put_in_place
 from convertq.worker.job import Job
 from convertq.worker.job_queue import JobQueue
 from convertq.worker.log import Log
 from convertq.worker.outcome import Completed, Failed, Interrupted, Lost, Outcome, RetryLater
+from convertq.worker.xml_check import is_whole
 
 
 class Settlement:
@@ -56,10 +57,11 @@ class Settlement:
         try:
             put_in_place(outcome.part, self._files.result(job.id))
         except FileExistsError:
-            # left by an attempt that was paused before its commit; the next attempt finds it whole and takes it
-            raise Failure(Code.IO_ERROR, "another result is in place already") from None
+            # put there meanwhile by an attempt that was paused before its commit: whole, it is as good as this one's
+            if not is_whole(self._files.result(job.id)):
+                raise Failure(Code.IO_ERROR, "another file is in the result's place") from None
         except OSError as error:
-            raise Failure(Code.IO_ERROR, f"the result cannot be put in place: {error.strerror}") from None
+            raise io_failure("the result cannot be put in place", error) from None
 
     def _retry(self, job: Job, outcome: RetryLater) -> None:
         with self._breaker.recording(self._queue.database, job, outcome.failure):
@@ -107,4 +109,5 @@ class Settlement:
 def let_go(job: Job, files: Files, log: Log, reason: str) -> None:
     """Needs no database: the row and the result file are another's now, or will be when the lease has ended."""
     discard(files.part(job.id, job.attempt, job.holder))
-    log("lease_lost", job_id=job.id, attempt=job.attempt, duration_ms=job.duration_ms, reason=reason)
+    known = {"job_id": job.id, "status": "processing", "attempt": job.attempt, "duration_ms": job.duration_ms}
+    log("lease_lost", **known, reason=reason)

@@ -17,6 +17,7 @@ class Signals:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in handled:
             signal.signal(number, _note)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
 
     def wait(self, timeout: float | None, *others: int) -> tuple[list[signal.Signals], set[int]]:
         """The signals that came and the descriptors among `others` that are ready, at the latest after `timeout`."""

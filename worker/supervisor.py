@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from convertq.worker.board import Board
@@ -14,6 +15,7 @@ from convertq.worker.child import run_as_child
 from convertq.worker.config import Config
 from convertq.worker.log import Log
 from convertq.worker.loop import Worker
+from convertq.worker.metrics_process import MetricsProcess
 from convertq.worker.server import Server
 from convertq.worker.signals import Signals, blocked
 from convertq.worker.systemd import Systemd
@@ -46,6 +48,7 @@ class Supervisor:
         self._log, self._systemd = Log(config), Systemd()
         self._server = Server(config, self._board, self._wake, self._log)
         self._slots = [Slot(number) for number in range(1, config.worker_concurrency + 1)]
+        self._metrics = MetricsProcess(config, self._board, self._fork)
         self._is_ready = False
         self._stop_by: float | None = None
         self._jobs_of_the_gone = 0
@@ -57,11 +60,13 @@ class Supervisor:
         self._signals = Signals(HANDLED)
         while not self._is_done():
             self._server.keep_up()
+            self._metrics.keep_up()
             self._fill()
             self._tell()
             self._wait()
             self._reap()
             self._end_stuck()
+        self._metrics.end()
         self._server.stop()
         self._log("shutdown", reason="all workers have ended")
         return 0
@@ -146,20 +151,25 @@ class Supervisor:
             return  # before the server is registered its workers could claim nothing
         for slot in self._slots:
             if not slot.pid and slot.start_at <= time.monotonic():
-                self._fork(slot)
+                self._start(slot)
 
-    def _fork(self, slot: Slot) -> None:
-        parent = os.getpid()
-        with blocked(HANDLED) as mask:
-            slot.pid = os.fork()
-            if slot.pid == 0:
-                run_as_child(parent, lambda: self._work(slot.number), mask)
+    def _start(self, slot: Slot) -> None:
+        slot.pid = self._fork(lambda: Worker(self._config, slot.number, self._board, self._wake).run())
         slot.started = time.monotonic()
 
-    def _work(self, number: int) -> None:
+    def _fork(self, work: Callable[[], None]) -> int:
+        parent = os.getpid()
+        with blocked(HANDLED) as mask:
+            pid = os.fork()
+            if pid == 0:
+                run_as_child(parent, lambda: self._become(work), mask)
+        return pid
+
+    def _become(self, work: Callable[[], None]) -> None:
+        """In the child: first the parent's pipe and connection are let go of."""
         self._signals.close()
         self._server.leave_behind()
-        Worker(self._config, number, self._board, self._wake).run()
+        work()
 
     # -- tell --
 

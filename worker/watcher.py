@@ -81,6 +81,7 @@ class Watcher:
             self._link.drop(error)
             self._report_at = self._extend_at = now + TRY_AGAIN_AFTER
             return
+        self._link.works()
         self._lease_is_lost = not held
         if held and now >= self._extend_at:
             self._extend_at = now + self._config.worker_lease_extend_sec

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
+
+from convertq.worker.files import open_regular
 
 CHUNK = 64 * 1024
 
@@ -32,6 +35,10 @@ class XmlCheck:
             self._parser.Parse(chunk, last)
         except expat.ExpatError as error:
             raise NotXml(f"not well-formed XML: {expat.errors.messages[error.code]} in line {error.lineno}") from None
+        except NotXml:
+            raise
+        except (LookupError, ValueError):
+            raise NotXml("its encoding is not one that can be read") from None
 
 
 def check_file(source: BinaryIO) -> None:
@@ -39,6 +46,16 @@ def check_file(source: BinaryIO) -> None:
     while chunk := source.read(CHUNK):
         check.feed(chunk)
     check.finish()
+
+
+def is_whole(result: Path) -> bool:
+    """Whether a file in the place of a result is one."""
+    try:
+        with open_regular(result) as file:
+            check_file(file)
+    except (OSError, NotXml):
+        return False
+    return True
 
 
 def _refuse_entity(*declaration: object) -> None:

@@ -61,7 +61,7 @@ RETURNS TABLE (name text, label text, amount bigint) LANGUAGE sql STABLE SET ena
                     ELSE 'processing' END AS comes_from,
                event_type = 'retry' AND meta ->> 'reason' IS DISTINCT FROM 'manual' AS is_retry,
                CASE event_type WHEN 'failed' THEN coalesce(meta ->> 'error_code', 'UNKNOWN') END AS code,
-               (ARRAY['0.05', '0.1', '0.25', '0.5', '1', '2.5', '5', '10', '30', '60', '120', '+Inf'])[
+               (ARRAY['0.05', '0.1', '0.25', '0.5', '1.0', '2.5', '5.0', '10.0', '30.0', '60.0', '120.0', '+Inf'])[
                    1 + width_bucket(ceil(ms) - 0.5, ARRAY[50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000]::numeric[])
                ] AS at_most,  -- s; the bucket of a histogram, its upper bound included
                count(*) AS number,

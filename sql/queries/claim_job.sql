@@ -33,10 +33,11 @@ WITH gate AS MATERIALIZED (
     UPDATE {schema}.circuit_breaker SET trial_job = claimed.id FROM claimed WHERE state = 'half_open'
 )
 SELECT gate.breaker, gate.probe_is_due, gate.server_is_active, claimed.*,
-       claimed.id IS NOT NULL AND EXISTS (
-           SELECT FROM {schema}.jobs
+       claimed.id IS NOT NULL AND coalesce((  -- ordered, not EXISTS: so that no other index will do for the planner
+           SELECT true FROM {schema}.jobs
             WHERE status = 'queued' AND retry_after IS NULL
               AND (-priority::bigint, created_at, id) > ((SELECT key_priority FROM picked),
                                                          (SELECT key_created_at FROM picked), (SELECT id FROM picked))
-       ) AS more_to_claim
+            ORDER BY -priority::bigint, created_at, id LIMIT 1
+       ), false) AS more_to_claim
   FROM gate LEFT JOIN claimed ON true

@@ -7,7 +7,7 @@ SELECT state AS breaker, by_hand, opened_at, now() AS now,
        (SELECT extract(epoch FROM now() - CASE WHEN last_attempt_at >= queued_at THEN updated_at ELSE queued_at END)
           FROM {schema}.jobs WHERE status = 'queued' AND retry_after IS NULL
          ORDER BY -priority::bigint, created_at, id LIMIT 1)::double precision AS first_waits,
-       (SELECT count(*) FROM (SELECT FROM {schema}.jobs WHERE status = 'queued' LIMIT 10000) AS some) AS queued,
+       (SELECT count(*) FROM (SELECT FROM {schema}.jobs WHERE status = 'queued' LIMIT 10000) AS counted) AS queued,
        EXISTS (SELECT FROM (SELECT event_type, at FROM {schema}.job_events ORDER BY id DESC LIMIT 1000) AS newest
                 WHERE event_type = 'processing' AND at > now() - make_interval(secs => %(patience)s)) AS claims_go_on,
        servers.*

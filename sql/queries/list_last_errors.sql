@@ -1,6 +1,6 @@
 -- list_last_errors: jobs that have failed or wait for their retry, the last error first
 -- Each candidate comes from the end of an index. The last failures are in the events; where those jobs have been retried
--- since, the youngest failed jobs fill the list.
+-- since, the youngest failed jobs fill the list. OFFSET 0 keeps the planner from joining them with the whole table.
 -- Parameters: states (failed, retrying), limit
 -- Rows: one per job: id, state, error_code, error_message, at, ...
 WITH candidates AS MATERIALIZED (
@@ -17,7 +17,7 @@ SELECT job.id, seen.state, job.attempt_count AS attempts, job.dead_letter, job.r
        coalesce(job.error_message, last.error_message) AS error_message,
        coalesce(job.failed_at, last.at, job.updated_at) AS at
   FROM candidates
-  JOIN {schema}.jobs AS job ON job.id = candidates.id
+ CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs WHERE id = candidates.id OFFSET 0) AS job
  CROSS JOIN LATERAL (
        SELECT CASE WHEN job.status = 'failed' THEN 'failed'
                    WHEN job.status = 'queued' AND job.retry_after IS NOT NULL THEN 'retrying' END AS state) AS seen

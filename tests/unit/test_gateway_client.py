@@ -56,7 +56,13 @@ def on_disk(content: bytes) -> BinaryIO:
     return file
 
 
-def answer(mocked: responses.RequestsMock, status: int = 200, body: bytes = XML, kind: str = "application/xml", **headers: str) -> None:
+def answer(
+    mocked: responses.RequestsMock,
+    status: int = 200,
+    body: bytes = XML,
+    kind: str = "application/xml",
+    headers: dict[str, str] | None = None,
+) -> None:
     mocked.add(responses.POST, f"{URL}/process", body, status=status, content_type=kind, headers=headers)
 
 
@@ -99,7 +105,14 @@ def test_a_good_answer_is_written_byte_for_byte(gateway: StandInGateway) -> None
 
 
 @pytest.mark.parametrize(
-    "kind", ["application/xml", "text/xml; charset=utf-8", "Application/XML", "application/ubl+xml", "image/svg+xml;x=y"]
+    "kind",
+    [
+        "application/xml",
+        "text/xml; charset=utf-8",
+        "Application/XML",
+        "application/ubl+xml",
+        "image/svg+xml;x=y",
+    ],
 )
 def test_an_xml_type_is_taken(kind: str) -> None:
     with responses.RequestsMock() as mocked:
@@ -125,9 +138,9 @@ def test_another_type_is_a_failure_of_the_gateway(kind: str) -> None:
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        (300, "GW_4XX"), (302, "GW_4XX"), (304, "GW_4XX"), (400, "GW_4XX"), (401, "GW_4XX"), (404, "GW_4XX"), (406, "GW_4XX"),
-        (408, "GW_TIMEOUT"), (413, "GW_4XX"), (415, "GW_4XX"), (429, "GW_5XX"), (499, "GW_4XX"), (500, "GW_5XX"),
-        (502, "GW_5XX"), (503, "GW_5XX"), (504, "GW_5XX"), (599, "GW_5XX"),
+        (300, "GW_4XX"), (302, "GW_4XX"), (304, "GW_4XX"), (400, "GW_4XX"), (401, "GW_4XX"), (404, "GW_4XX"),
+        (406, "GW_4XX"), (408, "GW_TIMEOUT"), (413, "GW_4XX"), (415, "GW_4XX"), (429, "GW_5XX"), (499, "GW_4XX"),
+        (500, "GW_5XX"), (502, "GW_5XX"), (503, "GW_5XX"), (504, "GW_5XX"), (599, "GW_5XX"),
     ],
 )  # fmt: skip
 def test_a_status_has_its_code(status: int, code: str) -> None:
@@ -148,11 +161,18 @@ def test_a_redirect_is_not_followed(gateway: StandInGateway) -> None:
 
 @pytest.mark.parametrize(
     ("status", "header", "seconds"),
-    [(429, "7", 7), (503, "9999", 600), (503, "-1", None), (503, "soon", None), (500, "7", None), (400, "7", None)],
+    [
+        (429, "7", 7),
+        (503, "9999", 600),
+        (503, "-1", None),
+        (503, "soon", None),
+        (500, "7", None),
+        (400, "7", None),
+    ],
 )
 def test_a_wish_to_wait_is_heard_from_429_and_503_alone(status: int, header: str, seconds: float | None) -> None:
     with responses.RequestsMock() as mocked:
-        answer(mocked, status, **{"Retry-After": header})
+        answer(mocked, status, headers={"Retry-After": header})
         assert Caller(URL).failure().retry_after == seconds
 
 
@@ -203,7 +223,11 @@ def test_tls_with_a_gateway_that_speaks_none_counts_against_it(gateway: StandInG
 
 @pytest.mark.parametrize(
     "error",
-    [requests.exceptions.SSLError("/etc/ssl/certs is bad"), requests.ConnectionError(ssl.SSLError("x")), OSError("x")],
+    [
+        requests.exceptions.SSLError("/etc/ssl/certs is bad"),
+        requests.ConnectionError(ssl.SSLError("x")),
+        OSError("x"),
+    ],
 )
 def test_no_error_below_shows_its_insides(error: Exception) -> None:
     with responses.RequestsMock() as mocked:
@@ -307,7 +331,12 @@ def test_progress_goes_through_its_steps(gateway: StandInGateway) -> None:
 
 @pytest.mark.parametrize(
     ("step", "done", "total", "percent"),
-    [("reading", 50, 100, 16), ("reading", 200, 100, 33), ("writing", 0, None, 50), ("writing", 500, 100, 99)],
+    [
+        ("reading", 50, 100, 16),
+        ("reading", 200, 100, 33),
+        ("writing", 0, None, 50),
+        ("writing", 500, 100, 99),
+    ],
 )
 def test_percent_never_leaves_its_bounds(step: str, done: int, total: int | None, percent: int) -> None:
     assert Progress(step, done, total).percent == percent
@@ -337,7 +366,17 @@ class Counting(io.RawIOBase):
 
 @pytest.mark.parametrize(
     ("status", "healthy"),
-    [(200, True), (204, True), (404, True), (405, True), (302, False), (401, False), (429, False), (500, False), (503, False)],
+    [
+        (200, True),
+        (204, True),
+        (404, True),
+        (405, True),
+        (302, False),
+        (401, False),
+        (429, False),
+        (500, False),
+        (503, False),
+    ],
 )
 def test_a_gateway_is_healthy_with_a_2xx_or_without_the_path(status: int, healthy: bool) -> None:
     with responses.RequestsMock() as mocked:

@@ -1,0 +1,140 @@
+"""Owns the verdict: looks at rows, events, files, requests and processes from outside, and lists every violation."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import LiteralString
+from uuid import UUID
+
+import psycopg
+from lxml import etree
+from psycopg import sql
+
+from tests.chaos.client import Client
+from tests.chaos.cluster import MAX_ATTEMPTS, Cluster
+from tests.chaos.history import replay
+from tests.chaos.moody_gateway import POISON
+from tests.waiting import Row, eventually
+
+TABLES = ("jobs", "job_events", "job_progress", "job_dependencies", "servers", "circuit_breaker")
+
+
+class Audit:
+    """After the supervisors have been stopped. Each check is a generator of sentences, one for each violation."""
+
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        self._cluster, self._client = cluster, client
+        with cluster.connect() as conn:
+            self.jobs: dict[UUID, Row] = {row["id"]: row for row in conn.execute("SELECT * FROM jobs")}
+            self.events: defaultdict[UUID, list[Row]] = defaultdict(list)
+            for event in conn.execute("SELECT * FROM job_events ORDER BY id"):
+                self.events[event["job_id"]].append(event)
+
+    def violations(self) -> list[str]:
+        with self._cluster.connect() as conn:
+            return [
+                *self._every_job_has_ended(),
+                *self._every_history_is_legal(),
+                *self._every_complete_job_has_its_one_whole_result(),
+                *self._there_is_no_other_file(),
+                *self._no_attempt_was_sent_twice(),
+                *self._every_row_obeys_every_check(conn),
+                *self._nothing_is_left_in_the_database(conn),
+                *self._nothing_is_left_running(),
+            ]
+
+    def _every_job_has_ended(self) -> Iterator[str]:
+        for job_id in self._client.submitted - self.jobs.keys():
+            yield f"job {job_id} was submitted and is not there"
+        for job_id, row in self.jobs.items():
+            wanted = ("failed", "GW_4XX", False) if row["mapping"] == POISON else ("complete", None, False)
+            found = (row["status"], row["error_code"], row["dead_letter"])
+            if found != wanted:
+                yield f"job {job_id} ({row['mapping']}) ended as {found}, not {wanted}: {row['error_message']}"
+            if row["attempt_count"] > MAX_ATTEMPTS:
+                yield f"job {job_id} has {row['attempt_count']} attempts"
+
+    def _every_history_is_legal(self) -> Iterator[str]:
+        for job_id, row in self.jobs.items():
+            for problem in replay(self.events[job_id], row, MAX_ATTEMPTS):
+                yield f"job {job_id} {problem}"
+
+    def _every_complete_job_has_its_one_whole_result(self) -> Iterator[str]:
+        for job_id, row in self.jobs.items():
+            path = self._cluster.dirs.results / f"{job_id}.xml"
+            if row["status"] != "complete":
+                continue
+            if row["result_path"] != str(path):
+                yield f"job {job_id} is complete with the result path {row['result_path']}"
+            try:
+                found = etree.fromstring(path.read_bytes()).get("correlation-id")
+            except (OSError, etree.XMLSyntaxError) as error:
+                yield f"job {job_id} is complete, and its result is not whole: {error}"
+                continue
+            if found != str(job_id):
+                yield f"job {job_id} has the result of {found}"
+
+    def _there_is_no_other_file(self) -> Iterator[str]:
+        """A source without a row is what a submission leaves that was cut off: allowed, and `cleanup` removes it."""
+        complete = {f"{job_id}.xml" for job_id, row in self.jobs.items() if row["status"] == "complete"}
+        for path in self._cluster.dirs.results.iterdir():
+            if path.name not in complete:
+                yield f"{path.name} is in the result directory, without a complete job"
+        for path in self._cluster.dirs.uploads.iterdir():
+            if not re.fullmatch(r"[0-9a-f-]{36}\.pdf", path.name):
+                yield f"{path.name} is in the upload directory"
+
+    def _no_attempt_was_sent_twice(self) -> Iterator[str]:
+        """An attempt begins with one `processing` event, and makes one request at most."""
+        sent = Counter(request.correlation_id for request in self._cluster.gateway.requests)
+        for correlation_id, requests in sent.items():
+            begun = sum(event["event_type"] == "processing" for event in self.events[UUID(correlation_id)])
+            if requests > begun:
+                yield f"job {correlation_id} was sent {requests} times in {begun} attempts"
+
+    def _every_row_obeys_every_check(self, conn: psycopg.Connection[Row]) -> Iterator[str]:
+        checks = conn.execute(
+            """SELECT conname AS name, conrelid::regclass::text AS place, pg_get_expr(conbin, conrelid) AS rule
+                 FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text = ANY (%s)""",
+            [list(TABLES)],
+        ).fetchall()
+        if len(checks) < 10:
+            yield f"only {len(checks)} CHECKs were found"
+        for check in checks:
+            broken = sql.SQL("SELECT count(*) AS n FROM {} WHERE NOT ({})").format(
+                sql.Identifier(check["place"]), sql.SQL(check["rule"])
+            )
+            if count := one(conn, broken):
+                yield f"{count} rows of {check['place']} break {check['name']}"
+
+    def _nothing_is_left_in_the_database(self, conn: psycopg.Connection[Row]) -> Iterator[str]:
+        for what, query in LEFTOVERS.items():
+            try:
+                eventually(lambda query=query: one(conn, query) == 0, 20)  # type: ignore[misc]
+            except AssertionError:
+                yield f"{one(conn, query)} {what}"
+
+    def _nothing_is_left_running(self) -> Iterator[str]:
+        for host in self._cluster.hosts:
+            for process in host.started:
+                for left in process.end():
+                    yield f"still running: {left}"
+
+
+OTHERS = "pid <> pg_backend_pid() AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend')"
+LEFTOVERS: dict[str, LiteralString] = {
+    "connections left": "SELECT count(*) AS n FROM pg_stat_activity WHERE application_name LIKE 'convertq:%'",
+    "locks left": f"SELECT count(*) AS n FROM pg_locks WHERE {OTHERS}",
+    "prepared transactions left": "SELECT count(*) AS n FROM pg_prepared_xacts",
+    "progress rows left": "SELECT count(*) AS n FROM job_progress",
+    "supervisors still called active": "SELECT count(*) AS n FROM servers WHERE status IN ('active', 'draining')",
+    "trials of the breaker left": "SELECT count(*) AS n FROM circuit_breaker WHERE trial_job IS NOT NULL",
+}
+
+
+def one(conn: psycopg.Connection[Row], query: LiteralString | sql.Composed) -> int:
+    row = conn.execute(query).fetchone()
+    assert row
+    return int(row["n"])

@@ -1,0 +1,93 @@
+"""Owns the users of the storm: they submit through the real submission, and retry by hand what has failed."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+from uuid import UUID
+
+import psycopg
+from convertq.worker.config import read_config
+from convertq.worker.db import Database
+from convertq.worker.files import Files
+from convertq.worker.submission import Order, Submitter
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.moody_gateway import CURABLE, GOOD, POISON
+
+BACKLOG = 32  # jobs that wait or run: enough that every worker always finds one
+ROUND = 0.2  # s
+RETRIES_BY_HAND = 3  # of a job that is poison
+
+
+class Client(threading.Thread):
+    """`submitted` has the ids whose submission was confirmed; an unconfirmed one may be there all the same."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.config = read_config(cluster.environment())
+        self.submitted: set[UUID] = set()
+        self.retried: dict[UUID, int] = {}
+        self.failure: BaseException | None = None
+        self.ended = threading.Event()
+        self.submits = True
+        self._stopping = threading.Event()
+        self._dice = random.Random(seed)
+        self._count = 0
+        self._files = Files(cluster.dirs.uploads, cluster.dirs.results)
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._work_until_trouble()
+        except BaseException as error:  # noqa: BLE001 - raised again by stop()
+            self.failure = error
+        finally:
+            self.ended.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(30)
+        if self.failure:
+            raise self.failure
+
+    def _work_until_trouble(self) -> None:
+        try:
+            database = Database.open(self.config.database, "client")
+        except psycopg.Error:
+            self._stopping.wait(ROUND)
+            return
+        try:
+            while not self._stopping.wait(ROUND):
+                self._submit(database)
+                self._retry_by_hand(database)
+        except psycopg.Error:
+            pass  # the database is down or being restarted
+        finally:
+            database.close()
+
+    def _submit(self, database: Database) -> None:
+        if not self.submits:
+            return
+        waiting = database.connection.execute(
+            "SELECT count(*) AS jobs FROM jobs WHERE status IN ('queued', 'processing')"
+        ).fetchone()
+        assert waiting
+        submitter = Submitter(database, self._files, self.config)
+        for _ in range(BACKLOG - waiting["jobs"]):
+            self._count += 1
+            pdf = io.BytesIO(b"%%PDF-1.7\n%% %d\n" % self._count + self._dice.randbytes(2000))
+            mapping = self._dice.choices([GOOD, POISON, CURABLE], [92, 4, 4])[0]
+            order = Order(owner="chaos", mapping=mapping, priority=self._dice.choice([0, 0, 0, 5]))
+            submission = submitter.submit(pdf, f"{self._count}.pdf", order)
+            assert submission.id is not None, submission
+            self.submitted.add(submission.id)
+
+    def _retry_by_hand(self, database: Database) -> None:
+        for row in database.connection.execute("SELECT id, mapping FROM jobs WHERE status = 'failed'").fetchall():
+            times = self.retried.get(row["id"], 0)
+            if row["mapping"] == POISON and times >= RETRIES_BY_HAND:
+                continue
+            if self._files.source(row["id"]).exists() and database.one("retry_job", id=row["id"]):
+                self.retried[row["id"]] = times + 1

@@ -1,0 +1,61 @@
+"""Owns the replay of a job's events: each must be a legal transition, and the last must leave the row as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.chaos.moody_gateway import GOOD
+from tests.waiting import Row
+
+#: event -> the states that it may come from, and the state that it leads to
+TRANSITIONS: dict[str, tuple[set[str], str]] = {
+    "created": ({""}, "uploaded"),
+    "queued": ({"uploaded", "failed", "complete"}, "queued"),
+    "processing": ({"queued"}, "processing"),
+    "retry": ({"processing", "failed"}, "queued"),
+    "requeued": ({"processing"}, "queued"),
+    "reclaimed": ({"processing"}, "queued"),
+    "complete": ({"processing"}, "complete"),
+    "failed": ({"uploaded", "queued", "processing"}, "failed"),
+}
+BY_HAND = {("retry", "manual"), ("queued", "resubmitted")}
+#: a requeue for one of these reasons gives the attempt back
+UNCOUNTED = {"shutdown", "connection lost during the claim"}
+
+
+def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:
+    """What is wrong with this history, in words that follow the job's id."""
+    state, attempts, completions = "", 0, 0
+    for event in events:
+        kind, meta = event["event_type"], event["meta"]
+        before, after = TRANSITIONS[kind]
+        by_hand = (kind, meta.get("reason")) in BY_HAND
+        if state not in before or (kind == "retry" and by_hand != (state == "failed")):
+            yield f"went from {state or 'nothing'} by the event {kind} {meta}"
+        state = after
+        if by_hand:
+            attempts = completions = 0
+        elif kind == "processing":
+            attempts += 1
+            if meta["attempt"] != attempts or attempts > max_attempts:
+                yield f"began attempt {meta['attempt']} as number {attempts} of {max_attempts}"
+        elif kind == "requeued" and meta.get("reason") in UNCOUNTED:
+            attempts -= 1
+        elif kind == "complete":
+            completions += 1
+        elif kind == "failed":
+            yield from _unexpected_failure(row, meta)
+    if state != row["status"]:
+        yield f"is {row['status']}, and its events end in {state}"
+    if attempts != row["attempt_count"]:
+        yield f"has attempt_count {row['attempt_count']}, and its events say {attempts}"
+    if completions != (row["status"] == "complete"):
+        yield f"is {row['status']} with {completions} completions since its last retry by hand"
+
+
+def _unexpected_failure(row: Row, meta: Row) -> Iterator[str]:
+    """Later retried by hand, so that the row does not show it: only a full disk fails a good job."""
+    refused = row["mapping"] != GOOD and meta["error_code"] == "GW_4XX"
+    full = meta["error_code"] == "IO_ERROR" and "the disk is full" in meta["error_message"]
+    if not refused and not full:
+        yield f"({row['mapping']}) failed in the storm: {meta}"

@@ -1,0 +1,114 @@
+"""Owns the proof that the tests would notice: takes one safeguard away at a time, in a copy, and runs its tests.
+
+.venv/bin/python -m tests.chaos.mutations [words of a mutation's name]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cli", "gateway", "sql", "worker")
+FENCES = "tests/integration/test_fences.py"
+MODEL = "tests/integration/test_model.py"
+PUBLICATION = "tests/integration/test_publication.py"
+SECONDS = 300  # for the tests of one mutation
+
+HOLDER, ATTEMPT = "leased_by = %(holder)s AND ", "attempt_count = %(attempt)s AND "
+FENCED = (
+    "extend_lease",
+    "report_progress",
+    "lock_lease",
+    "complete_job",
+    "schedule_retry",
+    "fail_job",
+    "release_job",
+)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    file: str  # below the package folder
+    safeguard: str
+    instead: str
+    tests: tuple[str, ...]
+
+
+def statement(name: str, what: str, safeguard: str, instead: str = "") -> Mutation:
+    tests = (f"tests/integration/test_{name}.py", FENCES, MODEL)
+    return Mutation(f"{name} {what}", f"sql/queries/{name}.sql", safeguard, instead, tests)
+
+
+def mutations() -> Iterator[Mutation]:
+    for name in FENCED:
+        yield statement(name, "without its fence", HOLDER + ATTEMPT)
+        yield statement(name, "without the holder", HOLDER)
+        yield statement(name, "without the attempt", ATTEMPT)
+    yield statement("reclaim_jobs", "without the cap", "job.attempt_count >= %(max_attempts)s AS", "false AS")
+    yield statement("requeue_worker_jobs", "without the cap", "attempt_count >= %(max_attempts)s AS", "false AS")
+    lock = "held = self._queue.lock_lease(job)"
+    yield Mutation("a result published without the lease", "worker/settle.py", lock, "held = True", (PUBLICATION,))
+
+
+def copy_of_the_checkout(folder: Path) -> None:
+    """Under the names that are imported: a path of its own comes before whatever is installed."""
+    leave_out = shutil.ignore_patterns("__pycache__")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / "convertq" / package, ignore=leave_out)
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=leave_out)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def passes(folder: Path, tests: tuple[str, ...]) -> bool:
+    """Whether they pass in the copy; a run that could not begin ends everything."""
+    there = [test for test in dict.fromkeys(tests) if (folder / test).exists()]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider", *there]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    if ran.returncode > 1:
+        sys.exit(f"pytest could not run:\n{ran.stdout}{ran.stderr}")
+    return ran.returncode == 0
+
+
+def survives(folder: Path, mutation: Mutation) -> bool:
+    file = folder / "convertq" / mutation.file
+    text = file.read_text()
+    if text.count(mutation.safeguard) != 1:
+        sys.exit(f"{mutation.file} has no single [{mutation.safeguard}]: this script must follow it")
+    file.write_text(text.replace(mutation.safeguard, mutation.instead))
+    try:
+        return passes(folder, mutation.tests)
+    finally:
+        file.write_text(text)
+
+
+def main(words: list[str]) -> int:
+    chosen = [mutation for mutation in mutations() if all(word in mutation.name for word in words)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy_of_the_checkout(folder)
+        if not passes(folder, tuple(test for mutation in chosen for test in mutation.tests)):
+            sys.exit("the tests fail without any mutation")
+        survivors = []
+        for mutation in chosen:
+            began = time.monotonic()
+            survived = survives(folder, mutation)
+            survivors += [mutation.name] * survived
+            print(
+                f"{'SURVIVED' if survived else 'caught'} {mutation.name} ({time.monotonic() - began:.0f} s)", flush=True
+            )
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations were caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

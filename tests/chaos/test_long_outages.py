@@ -1,0 +1,79 @@
+"""Outages as long as real ones: promises that take minutes to see."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+from convertq.cli.embedded import EmbeddedPostgres
+
+from tests.chaos.network import Network
+from tests.chaos.test_storm import MINUTES
+from tests.conftest import SETTINGS, Supervisor
+from tests.documents import Documents
+from tests.gateway_behaviours import held
+from tests.lifecycle.conftest import OwnDocuments, documents, own_documents
+from tests.lifecycle.test_outage_under_load import outage
+from tests.stand_in_gateway import StandInGateway
+from tests.waiting import eventually
+
+__all__ = ["documents", "own_documents"]  # the fixtures of this module's tests
+
+SHORT = MINUTES < 5  # a short storm goes with short outages
+DEFAULTS: dict[str, object] = dict.fromkeys(SETTINGS)  # not one setting of the tests' own
+
+
+def test_a_database_down_for_half_a_minute_ends_nobody_and_is_back_in_use_within_seconds(
+    supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments, gateway: StandInGateway
+) -> None:
+    outage(10 if SHORT else 30, supervisor, own_postgres, own_documents, gateway)
+
+
+@pytest.mark.timeout(300)
+def test_a_network_silent_for_two_minutes_costs_the_leases_and_no_process(
+    supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments, gateway: StandInGateway
+) -> None:
+    release, seconds = threading.Event(), 45 if SHORT else 120
+    with Network(own_postgres.port) as network:
+        url = f"postgresql://postgres@127.0.0.1:{network.port}/postgres"
+        process = supervisor(
+            DATABASE_URL=url, WORKER_LEASE_TTL_SEC=20, WORKER_LEASE_EXTEND_SEC=5, GATEWAY_TIMEOUT_MS=10**6
+        )
+        everybody = process.family()
+        gateway.script(*[held(release)] * 2)
+        jobs = own_documents().put_many(10)
+        gateway.wait_for(2)
+        network.set_mode("swallow")
+        over_at = time.monotonic() + seconds
+        process.wait_for_event("lease_lost", count=2, timeout=40)  # the lease, and a try to connect
+        eventually(lambda: time.monotonic() >= over_at, seconds + 5)
+        assert process.family() == everybody
+        network.set_mode("pass")
+        back = time.monotonic()
+        own_documents().wait_for_all(jobs, "complete", timeout=30)
+        print(f"all jobs complete {time.monotonic() - back:.2f} s after {seconds} s of silence")
+        assert process.family() == everybody
+        release.set()
+    for job_id in jobs:
+        assert own_documents().story(job_id).count("complete") == 1
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_hosts_jobs_run_on_the_other_within_a_minute_with_the_default_settings(
+    supervisor: Supervisor, documents: Documents, gateway: StandInGateway
+) -> None:
+    release = threading.Event()
+    gateway.script(*[held(release)] * 4)
+    doomed = supervisor(**DEFAULTS)
+    jobs = documents.put_many(4)
+    gateway.wait_for(4)
+    other = supervisor(**DEFAULTS)
+    doomed.send(signal.SIGKILL)
+    killed = time.monotonic()
+    documents.wait_for_all(jobs, "complete", timeout=60)
+    print(f"the killed host's jobs were complete elsewhere after {time.monotonic() - killed:.1f} s")
+    release.set()
+    assert {documents.story(job_id) for job_id in jobs} == {"created queued processing reclaimed processing complete"}
+    assert all(str(documents.events(job_id)[-1]["meta"]["worker"]).split(":")[1] == str(other.pid) for job_id in jobs)

@@ -1,0 +1,79 @@
+"""Owns the promises of `convertq config`: every setting with its source, no secret, and every problem."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from convertq.cli.config import masked
+from convertq.worker.config import SETTINGS
+
+from tests.processes import run as run_convertq
+
+BASE = {"PATH": "/usr/bin", "DATABASE_URL": "postgresql://u:hush@h:5432/d?schema=s"}
+
+
+def config(**variables: str) -> dict[str, dict[str, Any]]:
+    done = run_convertq("config", "--json", environment=BASE | variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    return {row["variable"]: row for row in map(json.loads, done.stdout.splitlines())}
+
+
+def test_every_setting_is_shown_with_where_it_comes_from() -> None:
+    found = config(WORKER_CONCURRENCY="9", RESULTS_DIR="")
+    assert list(found) == [setting.variable for setting in SETTINGS]
+    concurrency = {"variable": "WORKER_CONCURRENCY", "value": 9, "source": "environment", "problem": None}
+    assert found["WORKER_CONCURRENCY"] == concurrency
+    assert (found["RESULTS_DIR"]["value"], found["RESULTS_DIR"]["source"]) == ("/app/results", "default")
+    assert (found["LOG_FILE"]["value"], found["LOG_FILE"]["source"]) == (None, "not set")
+    assert found["LOG_FORMAT"]["value"] == "json"
+    assert found["MAPPINGS_ALLOWED"]["value"] == ["pt_simon_invoice_v1"]
+
+
+def test_secrets_are_masked_and_the_rest_of_the_url_is_shown() -> None:
+    done = run_convertq("config", environment=BASE | {"GATEWAY_URL": "https://token:pw@gw:8002/process"})
+    assert "postgresql://u:***@h:5432/d?schema=s" in done.stdout
+    assert "https://***@gw:8002/process" in done.stdout
+    assert not [secret for secret in ("hush", "pw", "token") if secret in done.stdout + done.stderr]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("postgresql://u:@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:a%40b@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://:p@h/d", "postgresql://:***@h/d"),
+        ("postgresql://u:p#q?r@s@h/d", "postgresql://u:***@h/d"),
+        (
+            "postgresql:///d?host=/tmp&password=p&sslmode=require",
+            "postgresql:///d?host=/tmp&password=***&sslmode=require",
+        ),
+        ("postgresql:///d?sslpassword=p&user=u", "postgresql:///d?sslpassword=***&user=u"),
+        ("http://h:1", "http://h:1"),
+        ("http://token@h:1/x", "http://***@h:1/x"),
+        ("http://u:p@h", "http://***@h"),
+    ],
+)
+def test_what_is_masked(url: str, shown: str) -> None:
+    assert masked(url) == shown
+
+
+def test_every_problem_is_said_with_exit_code_78_and_the_rest_is_shown() -> None:
+    wrong = {"DATABASE_URL": "mysql://u:hush@h", "WORKER_CONCURRENCY": "many", "RETRY_MAX_ATTEMPTS": "0"}
+    done = run_convertq("config", environment={"PATH": "/usr/bin", **wrong})
+    assert done.returncode == 78
+    assert [line.split()[1].rstrip(":") for line in done.stderr.splitlines()] == list(wrong)
+    assert "hush" not in done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 1 + len(SETTINGS)
+    done = run_convertq("config", "--json", environment={"PATH": "/usr/bin", **wrong})
+    found = {row["variable"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert found["WORKER_CONCURRENCY"]["problem"] == "must be a whole number from 1 to 1000"
+    assert found["DATABASE_URL"]["value"] == "***"
+
+
+def test_a_value_cannot_forge_a_line() -> None:
+    done = run_convertq("config", environment=BASE | {"LOG_FILE": "/x\nLOG_LEVEL  DEBUG"})
+    assert len(done.stdout.splitlines()) == 1 + len(SETTINGS)

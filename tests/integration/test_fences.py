@@ -1,0 +1,52 @@
+"""Every write after the claim names the holder and the attempt: one that fits by half changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from convertq.worker.errors import Code, Failure
+from convertq.worker.job import Job
+from convertq.worker.job_queue import JobQueue
+from convertq.worker.outcome import Completed, Failed, RetryLater
+
+from tests.jobs import HOLDER, SERVER, Conn, claimed, everything, queue
+
+FAILURE = Failure(Code.GW_5XX, "the gateway answered 503")
+WRITES: dict[str, Callable[[JobQueue, Job], Any]] = {
+    "extend_lease": lambda queue, job: queue.extend_lease(job),
+    "report_progress": lambda queue, job: queue.report_progress(job, "reading", 1, 1, 2),
+    "lock_lease": lambda queue, job: queue.lock_lease(job),
+    "complete_job": lambda queue, job: queue.complete_job(job, Completed(None), "/results/a.xml"),
+    "schedule_retry": lambda queue, job: queue.schedule_retry(job, RetryLater(FAILURE, 0)),
+    "fail_job": lambda queue, job: queue.fail_job(job, Failed(FAILURE, dead_letter=True)),
+    "release_job": lambda queue, job: queue.release_job(job, "shutdown"),
+}
+#: a lease by half: who held this attempt's number before it was given back, and who held the attempt before
+HALVES: dict[str, dict[str, Any]] = {
+    "another worker of the same host": {"holder": f"{SERVER}/2"},
+    "another host": {"holder": "host:2:bbbb/1"},
+    "a holder whose name begins alike": {"holder": f"{HOLDER}0"},
+    "the same holder's attempt before": {"attempt": 1},
+    "the same holder's attempt after": {"attempt": 3},
+}
+
+
+@pytest.fixture
+def job(conn: Conn) -> Job:
+    return claimed(conn, attempt_count=1)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("write", WRITES)
+def test_half_a_lease_changes_nothing(conn: Conn, job: Job, write: str, half: str) -> None:
+    before = everything(conn)
+    assert not WRITES[write](queue(conn), replace(job, **HALVES[half]))
+    assert everything(conn) == before
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_the_whole_lease_is_accepted(conn: Conn, job: Job, write: str) -> None:
+    assert WRITES[write](queue(conn), job)

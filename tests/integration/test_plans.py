@@ -1,0 +1,237 @@
+"""Owns the promise that the hot statements stay cheap on a big table: their plans, their pages, their HOT updates."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from convertq import sql
+from convertq.worker.job_queue import START
+from psycopg import sql as quoting
+from psycopg.rows import dict_row
+from pytest_postgresql.executors import NoopExecutor
+
+from tests.conftest import Server
+from tests.jobs import HOLDER, SERVER, Conn, one, register_server
+
+#: 50,000 to claim, 20,000 that wait for a retry (and were queued first), 200,000 done, 50 running
+JOBS = """
+INSERT INTO jobs (owner_session_id, bytes, sha256, status, priority, created_at, queued_at, retry_after, leased_by,
+                  lease_expires_at, attempt_count, completed_at)
+SELECT 'owner ' || n % 1000, n, lpad(n::text, 64, '0'), status, n % 5, now() - n * interval '1 s',
+       now() - n % 27 * interval '1 day',
+       CASE WHEN n % 27 IN (5, 6) AND status = 'queued' THEN now() + n * interval '1 h' END,
+       CASE status WHEN 'processing' THEN 'host:1:aaaa/' || n END,
+       CASE status WHEN 'processing' THEN now() + (n - 100000) * interval '1 s' END,
+       CASE status WHEN 'queued' THEN 0 ELSE 1 END, CASE status WHEN 'complete' THEN now() END
+  FROM (SELECT n, CASE WHEN n % 5400 = 0 THEN 'processing' WHEN n % 27 < 7 THEN 'queued' ELSE 'complete' END AS status
+          FROM generate_series(1, 270000) AS n) AS made
+"""
+EVENTS = """
+INSERT INTO job_events (job_id, event_type, meta)
+SELECT id, 'complete', '{"gateway_ok": true}' FROM jobs WHERE status = 'complete' LIMIT 20000
+"""
+UPDATES = """
+SELECT pg_stat_get_xact_tuples_hot_updated('jobs'::regclass) AS hot,
+       pg_stat_get_xact_tuples_updated('jobs'::regclass) AS updated
+"""
+INDEXES = """
+SELECT indexname, indexdef FROM pg_indexes
+ WHERE tablename = 'jobs' AND indexname NOT IN (SELECT conname FROM pg_constraint)
+"""
+
+
+def load(conn: Conn) -> None:
+    """Indexes are made afterwards and triggers are off: a tenth of the time."""
+    indexes = conn.execute(INDEXES).fetchall()
+    for index in indexes:
+        conn.execute(quoting.SQL("DROP INDEX {}").format(quoting.Identifier(index["indexname"])))
+    conn.execute("ALTER TABLE jobs DROP CONSTRAINT one_job_per_owner_and_content")
+    conn.execute("ALTER TABLE jobs DISABLE TRIGGER USER")
+    conn.execute(JOBS)
+    conn.execute("ALTER TABLE jobs ENABLE TRIGGER USER")
+    for index in indexes:
+        conn.execute(index["indexdef"])
+    conn.execute(
+        "ALTER TABLE jobs ADD CONSTRAINT one_job_per_owner_and_content "
+        "UNIQUE (owner_session_id, sha256, mapping, bytes)"
+    )
+    conn.execute(EVENTS)
+    conn.execute("VACUUM ANALYZE")
+
+
+FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
+ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
+ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
+CLAIM = {"holder": HOLDER, "server": SERVER, "lease_ttl": 600}
+#: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
+#: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.
+HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "claim_job": (
+        {**CLAIM, "after_priority": START[0], "after_created_at": START[1], "after_id": START[2]},
+        {"jobs_claimable", "jobs_pkey"},
+    ),
+    "promote_due_jobs": ({}, {"jobs_waiting_for_retry", "jobs_pkey"}),
+    "reclaim_jobs": ({"max_attempts": 3}, {"jobs_processing", "jobs_by_status", "jobs_pkey"}),
+    "extend_lease": ({**FENCE, "lease_ttl": 600}, {"jobs_pkey", "jobs_processing"}),
+    "report_progress": (
+        {
+            **FENCE,
+            "lease_ttl": 600,
+            "step": "reading",
+            "percent": 1,
+            "bytes_done": 1,
+            "bytes_total": 1,
+            "message": None,
+        },
+        {"jobs_pkey", "jobs_processing"},
+    ),
+    "lock_lease": (FENCE, {"jobs_pkey", "jobs_processing"}),
+    "complete_job": (
+        {**FENCE, "result_path": "x", "retention_days": 30, **ENDING},
+        {"jobs_pkey", "jobs_processing"},
+    ),
+    "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey", "jobs_processing"}),
+    "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey", "jobs_processing"}),
+    "release_job": ({**FENCE, "reason": "x"}, {"jobs_pkey", "jobs_processing"}),
+    "requeue_worker_jobs": (
+        {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x"},
+        {"jobs_processing", "jobs_by_status", "jobs_pkey"},
+    ),
+    "trip_breaker": (
+        {"window": 20, "threshold": 0.5, "cooldown_ms": 1},
+        {"job_events_gateway_calls", "job_events_pkey"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def big(pg_server: Server, template: NoopExecutor, admin: psycopg.Connection) -> Iterator[str]:
+    """One big database for this module: nothing that a test does to it is kept."""
+    name = f"{template.dbname}_{os.urandom(4).hex()}"
+    create = quoting.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+    admin.execute(create.format(quoting.Identifier(name), quoting.Identifier(template.template_dbname)))
+    url = pg_server.url(name)
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as conn:
+        load(conn)
+        register_server(conn)
+    yield url
+    admin.execute(quoting.SQL("DROP DATABASE {} WITH (FORCE)").format(quoting.Identifier(name)))
+
+
+@pytest.fixture
+def conn(big: str) -> Iterator[Conn]:
+    """In a transaction that is rolled back."""
+    with psycopg.connect(big, row_factory=dict_row) as opened:
+        yield opened
+        opened.rollback()
+
+
+def explain(
+    conn: Conn, statement: str, mode: str, options: str = "", parameters: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The plan of a prepared statement, as a worker has it: EXPLAIN alone would always plan for the values given."""
+    given = HOT[statement][0] if parameters is None else parameters
+    names = list(given)
+    text = re.sub(
+        r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", sql.query(statement, "public").decode()
+    )
+    conn.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+    conn.execute(f"PREPARE hot AS {text}".encode())
+    values = quoting.SQL(", ").join(quoting.Literal(given[name]) for name in names)
+    call = quoting.SQL("EXPLAIN (FORMAT JSON{}) EXECUTE hot").format(quoting.SQL(options))
+    row = conn.execute(quoting.SQL("{} ({})").format(call, values) if names else call).fetchone()
+    conn.execute("DEALLOCATE hot")
+    assert row is not None
+    plan: dict[str, Any] = row["QUERY PLAN"][0]["Plan"]
+    return plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("statement", HOT)
+def test_a_hot_statement_uses_its_index_and_reads_no_table_whole(conn: Conn, statement: str, mode: str) -> None:
+    found = list(nodes(explain(conn, statement, mode)))
+    scanned = {node.get("Relation Name") for node in found if node["Node Type"] == "Seq Scan"}
+    assert not scanned & {"jobs", "job_events"}
+    indexes = {node["Index Name"] for node in found if "Index Name" in node}
+    on_jobs = {name for name in indexes if name.startswith(("jobs_", "job_events_"))}
+    assert on_jobs
+    assert on_jobs <= HOT[statement][1]
+    on_status = [node for node in found if node.get("Index Name") == "jobs_by_status"]
+    assert all("'processing'" in node.get("Index Cond", "") for node in on_status)
+
+
+def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn) -> None:
+    found = list(nodes(explain(conn, "claim_job", "force_generic_plan")))
+    assert "jobs_claimable" in {node.get("Index Name") for node in found}
+    assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
+
+
+@pytest.mark.parametrize(
+    ("statement", "pages"),
+    [("claim_job", 200), ("promote_due_jobs", 60_000), ("reclaim_jobs", 6000), ("trip_breaker", 100)],
+)
+def test_a_hot_statement_touches_few_pages(conn: Conn, statement: str, pages: int) -> None:
+    plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < pages
+
+
+def test_promoting_one_retry_does_not_read_the_queue(conn: Conn) -> None:
+    conn.execute(
+        "UPDATE jobs SET retry_after = 'yesterday' WHERE id = (SELECT id FROM jobs WHERE status = 'queued' LIMIT 1)"
+    )
+    plan = explain(conn, "promote_due_jobs", "force_generic_plan", ", ANALYZE, BUFFERS")
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 100
+
+
+def test_an_idle_claim_touches_few_pages(conn: Conn) -> None:
+    conn.execute("UPDATE circuit_breaker SET state = 'open', opened_at = now()")
+    plan = explain(conn, "claim_job", "force_generic_plan", ", ANALYZE, BUFFERS")
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 20
+
+
+def test_a_claim_behind_the_watermark_touches_few_pages(conn: Conn) -> None:
+    last = one(
+        conn,
+        "SELECT priority, created_at, id FROM jobs WHERE status = 'queued' AND retry_after IS NULL "
+        "ORDER BY -priority::bigint, created_at, id OFFSET 40000 LIMIT 1",
+    )
+    parameters = {
+        **CLAIM,
+        "after_priority": -last["priority"],
+        "after_created_at": last["created_at"],
+        "after_id": last["id"],
+    }
+    plan = explain(conn, "claim_job", "force_generic_plan", ", ANALYZE, BUFFERS", parameters)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
+
+
+@pytest.mark.parametrize("statement", ["extend_lease", "report_progress"])
+def test_a_lease_is_extended_by_a_hot_update(conn: Conn, statement: str) -> None:
+    job = one(
+        conn,
+        "SELECT id, leased_by AS holder, attempt_count AS attempt FROM jobs WHERE status = 'processing' LIMIT 1",
+    )
+    for _ in range(5):
+        assert conn.execute(sql.query(statement, "public"), {**HOT[statement][0], **job}).fetchall()
+    assert one(conn, UPDATES) == {"hot": 5, "updated": 5}
+
+
+def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
+    counts = {row["status"]: row["count"] for row in conn.execute("SELECT status, count(*) FROM jobs GROUP BY status")}
+    waiting = one(conn, "SELECT count(*) FROM jobs WHERE status = 'queued' AND retry_after IS NOT NULL")["count"]
+    assert counts["complete"] > 199_000
+    assert waiting > 19_000
+    assert counts["queued"] - waiting > 49_000
+    assert counts["processing"] == 50

@@ -1,0 +1,43 @@
+"""Owns the promise of the state machine: a status moves along its arrows, and nowhere else."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.jobs import Conn, events_of, insert_job, set_status, status_of
+
+STATUSES = ["uploaded", "queued", "processing", "complete", "failed"]
+ARROWS = {
+    ("uploaded", "queued"), ("uploaded", "failed"), ("queued", "processing"), ("queued", "failed"),
+    ("processing", "complete"), ("processing", "failed"), ("processing", "queued"), ("failed", "queued"),
+    ("complete", "queued"),
+}  # fmt: skip
+FORBIDDEN = [(old, new) for old in STATUSES for new in STATUSES if old != new and (old, new) not in ARROWS]
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(ARROWS))
+def test_an_arrow_can_be_taken_and_leaves_its_event(conn: Conn, old: str, new: str) -> None:
+    job = insert_job(conn, old)
+    set_status(conn, job, new)
+    assert status_of(conn, job) == new
+    assert events_of(conn, job) == ["created", *([old] if old != "uploaded" else []), new]
+
+
+@pytest.mark.parametrize(("old", "new"), FORBIDDEN)
+def test_any_other_way_is_refused_in_plain_words(conn: Conn, old: str, new: str) -> None:
+    job = insert_job(conn, old)
+    before = events_of(conn, job)
+    with pytest.raises(psycopg.errors.CheckViolation, match=f"job {job} cannot go from {old} to {new}") as refused:
+        set_status(conn, job, new)
+    assert refused.value.diag.constraint_name == "job_transition_is_allowed"
+    assert "processing to complete, failed or queued" in (refused.value.diag.message_hint or "")
+    assert (status_of(conn, job), events_of(conn, job)) == (old, before)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_may_stay_as_it_is_without_an_event(conn: Conn, status: str) -> None:
+    job = insert_job(conn, status)
+    before = events_of(conn, job)
+    conn.execute("UPDATE jobs SET status = status, priority = 5 WHERE id = %s", [job])
+    assert events_of(conn, job) == before

@@ -1,0 +1,122 @@
+"""Owns the promises of signals as data: noted at once, acted on by the loop, and never by the wrong process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from convertq.worker.signals import Signals, blocked
+from convertq.worker.stopping import HANDLED, Stopping
+
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def signals() -> Iterator[Signals]:
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    made = Signals(HANDLED)
+    yield made
+    made.close()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_nothing_came(signals: Signals) -> None:
+    assert signals.wait(0) == ([], set())
+
+
+def test_signals_come_in_their_order_and_once(signals: Signals) -> None:
+    send(signal.SIGTERM)
+    send(signal.SIGQUIT)
+    assert signals.wait(None) == ([signal.SIGTERM, signal.SIGQUIT], set())
+    assert signals.wait(0) == ([], set())
+
+
+def test_a_signal_cuts_a_wait_short(signals: Signals) -> None:
+    threading.Timer(0.05, send, [signal.SIGTERM]).start()
+    assert signals.wait(30)[0] == [signal.SIGTERM]
+
+
+def test_another_descriptor_ends_the_wait_and_is_named(signals: Signals) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"x")
+    assert signals.wait(30, reader) == ([], {reader})
+    os.close(writer)
+    os.close(reader)
+
+
+def test_a_flood_of_signals_neither_blocks_nor_breaks(signals: Signals) -> None:
+    for _ in range(100_000):
+        send(signal.SIGTERM)
+    assert signal.SIGTERM in signals.wait(0)[0]
+
+
+def test_a_blocked_signal_waits_for_the_end_of_the_block(signals: Signals) -> None:
+    with blocked(HANDLED) as before:
+        assert not set(HANDLED) & before
+        send(signal.SIGTERM)
+        assert signals.wait(0)[0] == []
+    assert signals.wait(5)[0] == [signal.SIGTERM]
+
+
+def test_a_child_with_its_own_pipe_does_not_signal_its_parent(signals: Signals) -> None:
+    pid = os.fork()
+    if pid == 0:
+        signals.close()
+        mine = Signals(HANDLED)
+        send(signal.SIGTERM)
+        os._exit(0 if mine.wait(5)[0] == [signal.SIGTERM] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert signals.wait(0)[0] == []
+
+
+def test_without_a_signal_there_is_no_end(signals: Signals) -> None:
+    stopping = Stopping(signals, grace=60)
+    assert not stopping
+    assert not stopping.is_over
+    assert stopping.time_left == float("inf")
+
+
+def test_the_first_signal_leaves_the_grace(signals: Signals) -> None:
+    stopping = Stopping(signals, grace=60)
+    send(signal.SIGTERM)
+    assert stopping
+    assert not stopping.is_over
+    assert 0 < stopping.time_left <= 60
+
+
+def test_a_repeated_sigterm_does_not_lengthen_the_grace(signals: Signals) -> None:
+    stopping = Stopping(signals, grace=0.05)
+    send(signal.SIGTERM)
+    stopping.pause(0)
+
+    def over() -> bool:
+        send(signal.SIGTERM)
+        stopping.pause(0)
+        return stopping.is_over
+
+    eventually(over, what="the end of the grace")
+
+
+@pytest.mark.parametrize("first", [[], [signal.SIGTERM]])
+def test_sigquit_ends_the_grace_at_once(signals: Signals, first: list[signal.Signals]) -> None:
+    stopping = Stopping(signals, grace=3600)
+    for number in [*first, signal.SIGQUIT]:
+        send(number)
+    stopping.pause(0)
+    assert stopping.is_over
+    assert stopping.time_left == 0
+
+
+def test_a_pause_ends_after_its_time_too(signals: Signals) -> None:
+    begun = time.monotonic()
+    assert Stopping(signals, grace=1).pause(0.01) == set()
+    assert time.monotonic() - begun >= 0.01

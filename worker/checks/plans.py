@@ -1,0 +1,45 @@
+"""The check of the hot statements' plans, as the database would run them now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from convertq import sql
+from convertq.worker.checks.finding import Finding, Look, bad, ok
+
+HOT = ("claim_job", "promote_due_jobs", "reclaim_jobs", "extend_lease", "complete_job")
+#: one value for every parameter of the hot statements; no row has them
+VALUES: dict[str, Any] = {
+    "id": UUID(int=0), "holder": "doctor/0", "server": "doctor", "attempt": 1, "lease_ttl": 600, "max_attempts": 3,
+    "after_priority": -(2**63), "after_created_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0),
+    "result_path": "", "retention_days": 30, "gateway_ok": True, "gateway_status": 200, "gateway_ms": 1,
+    "duration_ms": 1,
+}  # fmt: skip
+
+
+def check_plans(look: Look) -> Finding:
+    rows = look.database.run("inspect_jobs_table")[0]["estimated_rows"]
+    slow = [statement for statement in HOT if reads_every_job(look, statement)]
+    if rows <= look.limits.large_table:
+        return ok("plans", f"{len(HOT)} hot statements can be planned; jobs has few rows")
+    if slow:
+        what = f"{', '.join(slow)} reads the whole of jobs ({rows} rows)"
+        return bad("plans", what, "ANALYZE jobs; is an index of the migrations missing or invalid?")
+    return ok("plans", f"{len(HOT)} hot statements use their indexes on {rows} rows")
+
+
+def reads_every_job(look: Look, statement: str) -> bool:
+    schema = look.database.schema
+    text = sql.query("explain", schema) + sql.query(statement, schema)
+    answer = look.database.connection.execute(text, VALUES, prepare=False).fetchall()
+    plan = answer[0]["QUERY PLAN"][0]["Plan"]
+    return any(node["Node Type"] == "Seq Scan" and node["Relation Name"] == "jobs" for node in nodes(plan))
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)

@@ -1,0 +1,63 @@
+"""Checks of the sessions: who holds a transaction open, and who keeps dead rows from being removed."""
+
+from __future__ import annotations
+
+from convertq.worker.checks.finding import Finding, Look, bad, ok, warn
+from psycopg.rows import DictRow
+
+SHARE_OF_DEAD = 0.2  # of the live rows
+
+
+def check_idle_sessions(look: Look) -> list[Finding]:
+    rows = look.database.run("find_idle_transactions", older_than=look.limits.idle_transaction)
+    if not rows:
+        return [
+            ok("idle sessions", f"none is idle in a transaction for over {look.limits.idle_transaction / 60:g} min")
+        ]
+    return [_idle(row) for row in rows]
+
+
+def _idle(row: DictRow) -> Finding:
+    what = f"pid {row['pid']} ({row['program']}) is idle in a transaction for {row['seconds']:.0f} s"
+    remedy = f"end it: SELECT pg_terminate_backend({row['pid']})"
+    return bad("idle sessions", what, remedy, _end_ours if row["is_ours"] else None)
+
+
+def _end_ours(look: Look) -> str:
+    rows = look.database.run("end_idle_transactions", older_than=look.limits.idle_transaction)
+    return f"ended {', '.join(str(row['pid']) for row in rows if row['ended']) or 'none'}"
+
+
+def check_vacuum(look: Look) -> Finding:
+    table = look.database.run("inspect_jobs_table")[0]
+    holder = look.database.one("find_horizon_holder")
+    is_long = holder is not None and (holder["seconds"] or 0) > look.limits.long_transaction
+    said = f"{table['dead_rows']} dead rows in jobs, {table['live_rows']} live"
+    too_many = table["dead_rows"] > max(look.limits.dead_rows, SHARE_OF_DEAD * table["live_rows"])
+    if table["autovacuum_is_off"]:
+        return bad(
+            "vacuum", "autovacuum is switched off for jobs", "switch it on: ALTER TABLE jobs RESET (autovacuum_enabled)"
+        )
+    if too_many and holder is not None and (is_long or holder["kind"] != "session"):
+        return bad("vacuum", f"{said}; kept by {_who(holder)}", _release(holder))
+    if too_many:
+        return warn("vacuum", f"{said}, and nobody holds them", "VACUUM ANALYZE jobs; make autovacuum faster")
+    if is_long and holder is not None:
+        return warn("vacuum", f"{said}; from now on kept by {_who(holder)}", _release(holder))
+    return ok("vacuum", said)
+
+
+def _who(holder: DictRow) -> str:
+    since = f" for {holder['seconds']:.0f} s" if holder["seconds"] is not None else ""
+    who = "pid" if holder["kind"] == "session" else holder["kind"]
+    return f"{who} {holder['name']} ({holder['program']}){since}, {holder['doing']}"
+
+
+def _release(holder: DictRow) -> str:
+    """A name may come from anyone: it is shown, and never made into a command."""
+    match holder["kind"]:
+        case "session":
+            return f"end it: SELECT pg_terminate_backend({holder['name']})"
+        case "slot":
+            return "drop that replication slot, or bring its consumer back"
+    return "commit or roll back that prepared transaction"
