@@ -101,11 +101,13 @@ class GatewayCall:
     def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._progress.bytes_total = self._job.bytes
         # a new connection for each call: a kept one that the gateway closes meanwhile would cost the job an attempt
-        with _session(self._note_socket) as session:
-            with contextlib.closing(self._post(session, source)) as response:
-                self.status = response.status_code
-                refuse_unless_xml(response)
-                self._receive(response, sink)
+        with (
+            _session(self._note_socket) as session,
+            contextlib.closing(self._post(session, source)) as response,
+        ):
+            self.status = response.status_code
+            refuse_unless_xml(response)
+            self._receive(response, sink)
 
     def _post(self, session: requests.Session, source: BinaryIO) -> requests.Response:
         form = MultipartEncoder(
@@ -253,12 +255,14 @@ def is_healthy(config: Config, timeout: float) -> bool:
     """The breaker's probe. A gateway without that path counts as healthy when it answers at all below 500."""
     url = f"{config.gateway_url}{config.gateway_health_path}"
     opened: list[socket.socket] = []
-    watchdog = threading.Timer(timeout, lambda: [_shut(one) for one in opened])  # for an answer that drips
+    watchdog = threading.Timer(timeout, lambda: _shut(*opened))  # for an answer that drips
     watchdog.start()
     try:
-        with _session(opened.append) as session:
-            with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
-                return 200 <= response.status_code < 300 or response.status_code in (404, 405)
+        with (
+            _session(opened.append) as session,
+            session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response,
+        ):
+            return 200 <= response.status_code < 300 or response.status_code in (404, 405)
     except requests.RequestException:
         return False
     finally:
@@ -272,7 +276,8 @@ def _session(note: Callable[[socket.socket], None]) -> requests.Session:
     return session
 
 
-def _shut(opened: socket.socket) -> None:
+def _shut(*opened: socket.socket) -> None:
     """Whoever reads or writes there is told so at once. Of the TCP socket, below any TLS."""
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(opened, socket.SHUT_RDWR)
+    for one in opened:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(one, socket.SHUT_RDWR)

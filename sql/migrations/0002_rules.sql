@@ -15,6 +15,12 @@ BEGIN
                   HINT = 'Allowed: uploaded to queued or failed, queued to processing or failed, '
                          'processing to complete, failed or queued, failed to queued, complete to queued.';
     END IF;
+    IF TG_OP = 'UPDATE' AND OLD.status = 'uploaded' AND NEW.status = 'queued' AND EXISTS (
+        SELECT FROM {schema}.job_dependencies AS link JOIN {schema}.jobs AS needed ON needed.id = link.depends_on
+         WHERE link.job_id = NEW.id AND needed.status <> 'complete') THEN
+        RAISE EXCEPTION 'job % waits for another job and cannot be queued before that one is complete', NEW.id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'job_waits_for_its_dependencies';
+    END IF;
     IF NEW.status = 'queued' AND NEW.queued_at IS NULL THEN
         NEW.queued_at := now();
     END IF;
@@ -123,6 +129,14 @@ CREATE FUNCTION {schema}.settle_new_dependency() RETURNS trigger LANGUAGE plpgsq
 BEGIN
     PERFORM FROM {schema}.jobs WHERE id = NEW.depends_on FOR SHARE;
     PERFORM {schema}.queue_when_dependencies_are_complete(ARRAY[NEW.job_id]);
+    IF EXISTS (
+        SELECT FROM {schema}.jobs AS job, {schema}.jobs AS needed
+         WHERE job.id = NEW.job_id AND job.status <> 'uploaded'
+           AND needed.id = NEW.depends_on AND needed.status <> 'complete') THEN
+        RAISE EXCEPTION 'job % is past the point where it could wait for job %', NEW.job_id, NEW.depends_on
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'job_waits_for_its_dependencies',
+                  HINT = 'Insert a job that has to wait with the status uploaded.';
+    END IF;
     RETURN NULL;
 END $$;
 

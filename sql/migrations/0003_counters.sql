@@ -38,9 +38,10 @@ CREATE TABLE {schema}.counters_place (
 
 -- What the events in a range add to each counter. The one place that knows what an event means:
 -- a status change takes one job from where it was (meta.from, or the usual one) to where it goes.
--- Parameters have no statistics, so the planner would read the whole table for a range of a few rows.
+-- The planner cannot know how few rows the range has: it would read the whole table, and compile the plan first.
 CREATE FUNCTION {schema}.count_events(after_xact xid8, after_event bigint, last_xact xid8, last_event bigint)
-RETURNS TABLE (name text, label text, amount bigint) LANGUAGE sql STABLE SET enable_seqscan = off AS $$
+RETURNS TABLE (name text, label text, amount bigint) LANGUAGE sql STABLE
+SET enable_seqscan = off SET jit = off AS $$
     WITH events AS (
         SELECT event_type, meta,
                CASE jsonb_typeof(meta -> 'gateway_ms') WHEN 'number'  -- another program may have written anything

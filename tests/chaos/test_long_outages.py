@@ -25,6 +25,7 @@ SHORT = MINUTES < 5  # a short storm goes with short outages
 DEFAULTS: dict[str, object] = dict.fromkeys(SETTINGS)  # not one setting of the tests' own
 
 
+@pytest.mark.timeout(240)
 def test_a_database_down_for_half_a_minute_ends_nobody_and_is_back_in_use_within_seconds(
     supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments, gateway: StandInGateway
 ) -> None:
@@ -52,12 +53,13 @@ def test_a_network_silent_for_two_minutes_costs_the_leases_and_no_process(
         assert process.family() == everybody
         network.set_mode("pass")
         back = time.monotonic()
-        own_documents().wait_for_all(jobs, "complete", timeout=30)
+        afterwards = own_documents()
+        afterwards.wait_for_all(jobs, "complete", timeout=30)
         print(f"all jobs complete {time.monotonic() - back:.2f} s after {seconds} s of silence")
         assert process.family() == everybody
         release.set()
     for job_id in jobs:
-        assert own_documents().story(job_id).count("complete") == 1
+        assert afterwards.story(job_id).count("complete") == 1
 
 
 @pytest.mark.timeout(180)

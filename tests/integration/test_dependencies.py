@@ -201,3 +201,17 @@ def test_a_completion_that_comes_while_a_job_is_written_releases_it(conn: Conn, 
         assert isinstance(second, UUID)
         assert status_of(conn, second) == "queued"
         complete(conn, claim(conn))
+
+
+def test_another_program_cannot_queue_a_job_before_what_it_waits_for(conn: Conn) -> None:
+    needed = insert_job(conn)
+    waiting = insert_job(conn, status="uploaded")
+    conn.execute("INSERT INTO job_dependencies VALUES (%s, %s)", [waiting, needed])
+    with pytest.raises(psycopg.errors.CheckViolation, match="waits for another job"):
+        conn.execute("UPDATE jobs SET status = 'queued' WHERE id = %s", [waiting])
+
+
+def test_a_job_that_is_queued_already_cannot_be_made_to_wait(conn: Conn) -> None:
+    needed, queued = insert_job(conn), insert_job(conn)
+    with pytest.raises(psycopg.errors.CheckViolation, match="past the point"):
+        conn.execute("INSERT INTO job_dependencies VALUES (%s, %s)", [queued, needed])

@@ -20,7 +20,7 @@ from convertq.worker.outcome import Completed
 from convertq.worker.settle import Settlement
 
 from tests.conftest import Dirs
-from tests.jobs import Conn, claimed, config, events_of, lose_lease, queue, row_of, status_of
+from tests.jobs import Conn, claim, claimed, complete, config, events_of, lose_lease, queue, row_of, status_of
 
 MINE, OTHERS = b"<mine/>", b"<others/>"
 
@@ -91,6 +91,19 @@ def test_a_whole_result_that_came_meanwhile_completes_the_job_and_is_not_replace
     settlement(bounded, files).settle(job, outcome)
     assert status_of(bounded, job) == "complete"
     assert result(files, job.id) == OTHERS
+
+
+def test_a_completion_of_an_earlier_run_is_not_taken_for_this_one(bounded: Conn, files: Files) -> None:
+    """Run again, the job may come to the same holder under the same number."""
+    first = claimed(bounded)
+    assert complete(bounded, first)
+    bounded.execute(
+        "UPDATE jobs SET status = 'queued', result_path = NULL, attempt_count = 0 WHERE id = %s", [first.id]
+    )
+    second = claim(bounded)
+    assert (second.holder, second.attempt) == (first.holder, first.attempt)
+    lose_lease(bounded, second)
+    assert not queue(bounded).was_completed(second)
 
 
 def test_something_else_in_the_results_place_is_left_alone_and_said(bounded: Conn, files: Files) -> None:

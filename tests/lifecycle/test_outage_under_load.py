@@ -7,18 +7,19 @@ import time
 from convertq.cli.embedded import EmbeddedPostgres
 
 from tests.conftest import Supervisor
+from tests.documents import Documents
 from tests.gateway_behaviours import delayed
 from tests.lifecycle.conftest import OwnDocuments
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
-JOBS = 300
+JOBS = 200
 RECOVERS_WITHIN = 5.0  # s of the database accepting connections
 COMPLETE = "SELECT count(*) AS n FROM jobs WHERE status = 'complete'"
 
 
-def complete(own_documents: OwnDocuments) -> int:
-    row = own_documents().conn.execute(COMPLETE).fetchone()
+def complete(documents: Documents) -> int:
+    row = documents.conn.execute(COMPLETE).fetchone()
     assert row is not None
     return int(row["n"])
 
@@ -34,19 +35,21 @@ def outage(
     gateway.default = delayed(0.1)
     processes = [supervisor(DATABASE_URL=own_postgres.url(), WORKER_CONCURRENCY=4) for _ in range(2)]
     everybody = [process.family() for process in processes]
-    jobs = own_documents().put_many(JOBS)
-    eventually(lambda: complete(own_documents) >= 8, what="jobs under way")
+    documents = own_documents()
+    jobs = documents.put_many(JOBS)
+    eventually(lambda: complete(documents) >= 8, what="jobs under way")
 
     own_postgres.stop("immediate")
     back_at = time.monotonic() + seconds
     eventually(lambda: time.monotonic() >= back_at, seconds + 5)
     own_postgres.start()
     accepts = time.monotonic()
-    before = complete(own_documents)
-    eventually(lambda: complete(own_documents) > before, RECOVERS_WITHIN, "a completion after the outage")
+    afterwards = own_documents()
+    before = complete(afterwards)
+    eventually(lambda: complete(afterwards) > before, RECOVERS_WITHIN, "a completion after the outage")
     print(f"first completion {time.monotonic() - accepts:.2f} s after the database was back")
 
-    own_documents().wait_for_all(jobs, "complete", timeout=60)
+    afterwards.wait_for_all(jobs, "complete", timeout=60)
     assert [process.family() for process in processes] == everybody, "a process ended or was replaced"
     for process in processes:
         assert not process.events("worker_died")
