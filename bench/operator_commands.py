@@ -18,9 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from convertq.cli.embedded import FAST, EmbeddedPostgres
+from convertq.worker.config import read_config
+from convertq.worker.counters import fold_counters
 from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import Database, connect
+from convertq.worker.metrics import metrics_text
 from convertq.worker.migrations import migrate
+from convertq.worker.stats import get_stats
 
 CONVERTQ = str(Path(sys.executable).with_name("convertq"))
 #: others add theirs here
@@ -83,10 +87,22 @@ def seconds(command: tuple[str, ...], environment: Mapping[str, str]) -> float:
     return time.monotonic() - began
 
 
+def in_the_database(server: EmbeddedPostgres) -> tuple[float, float]:
+    """Seconds of `stats` and of a scrape without the start of a process."""
+    config = read_config({"DATABASE_URL": server.url()})
+    database = Database.open(config.database, "convertq:bench")
+    times = []
+    for ask in (get_stats, metrics_text):
+        ask(database, config)
+        began = time.monotonic()
+        ask(database, config)
+        times.append(time.monotonic() - began)
+    database.close()
+    return times[0], times[1]
+
+
 def busy_queue(server: EmbeddedPostgres, jobs: int) -> float:
     """Seconds to fold so many fresh jobs' events: what supervisors do between two heartbeats."""
-    from convertq.worker.counters import fold_counters
-
     url = parse_database_url(server.url())
     with connect(url, "convertq:bench", statement_timeout=600) as connection:
         connection.patience = 600
@@ -114,6 +130,8 @@ def main() -> None:
         for command in COMMANDS:
             times = [seconds(command, environment) for _ in range(asked.rounds)]
             print(f"convertq {' '.join(command):<20} {statistics.median(times):6.2f} s (worst {max(times):.2f} s)")
+        of_stats, of_scrape = in_the_database(server)
+        print(f"in the database: stats {of_stats * 1000:.0f} ms, a scrape {of_scrape * 1000:.0f} ms")
         print(f"folding 100,000 events       {busy_queue(server, 50_000):6.2f} s")
 
 

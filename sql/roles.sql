@@ -1,7 +1,7 @@
 -- The rights that each kind of program needs, as group roles without a login. Run by the owner of the tables after
 -- `convertq migrate`, and again after an upgrade; running it twice changes nothing.
 --
---     psql -v schema=public -f sql/roles.sql "$DATABASE_URL"
+--     psql -v schema=public -f sql/roles.sql DATABASE        (not DATABASE_URL: psql knows no ?schema=)
 --     CREATE ROLE converter LOGIN PASSWORD '…' IN ROLE convertq_worker;
 --
 -- worker   everything that `convertq` does on a worker host but `migrate`: run, reclaim, retry, submit, cleanup, doctor

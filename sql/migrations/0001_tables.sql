@@ -82,6 +82,7 @@ CREATE TABLE {schema}.job_events (
     event_type text        NOT NULL,
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     meta       jsonb       NOT NULL DEFAULT '{}',
+    xact_id    xid8        NOT NULL DEFAULT pg_current_xact_id(), -- the transaction that wrote it
 
     CONSTRAINT event_type_is_known CHECK (event_type IN (
         'created', 'queued', 'processing', 'retry', 'requeued', 'reclaimed',

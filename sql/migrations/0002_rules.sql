@@ -32,8 +32,9 @@ CREATE TRIGGER guard_job BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.guard_job();
 
 
--- An event belongs to a transition when the same command of the same transaction wrote both. Where the writer brought
--- none (another program, or an INSERT), it is written here; so there is never one without the other.
+-- A transition and its event are written by one transaction; where the writer has brought none (another program, or an
+-- INSERT), it is written here, so there is never one without the other. Two transitions that follow each other end in
+-- different states: so the job's last event tells whether this one has its own.
 CREATE FUNCTION {schema}.record_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     fitting text[] := CASE NEW.status
@@ -46,11 +47,13 @@ BEGIN
         INSERT INTO {schema}.job_events (job_id, event_type) VALUES (NEW.id, 'created');
     END IF;
     IF NEW.status <> 'uploaded' AND NOT EXISTS (
-        SELECT FROM {schema}.job_events AS event
-          JOIN {schema}.jobs AS job ON job.id = event.job_id AND job.xmin = event.xmin AND job.cmin = event.cmin
-         WHERE event.job_id = NEW.id AND event.event_type = ANY (fitting)) THEN
+        SELECT FROM (SELECT event_type, xact_id FROM {schema}.job_events
+                      WHERE job_id = NEW.id AND event_type NOT IN ('created', 'downloaded', 'expired')
+                      ORDER BY id DESC LIMIT 1) AS last
+         WHERE last.event_type = ANY (fitting) AND last.xact_id = pg_current_xact_id()) THEN
         INSERT INTO {schema}.job_events (job_id, event_type, meta)
         VALUES (NEW.id, NEW.status, jsonb_strip_nulls(jsonb_build_object(
+            'by', CASE TG_OP WHEN 'UPDATE' THEN 'trigger' END,
             'worker', NEW.leased_by, 'attempt', nullif(NEW.attempt_count, 0),
             'from', nullif(CASE TG_OP WHEN 'INSERT' THEN 'uploaded' ELSE OLD.status END, usual),
             'error_code', NEW.error_code, 'error_message', NEW.error_message)));
@@ -62,6 +65,28 @@ CREATE TRIGGER record_insert AFTER INSERT ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.record_transition();
 CREATE TRIGGER record_transition AFTER UPDATE ON {schema}.jobs
     FOR EACH ROW WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION {schema}.record_transition();
+
+
+-- A program that writes its event after the change, in the same transaction, has the last word: what the trigger above
+-- wrote in between is taken back before anybody sees it.
+CREATE FUNCTION {schema}.yield_to_brought_event() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    next text := (SELECT event_type FROM {schema}.job_events
+                   WHERE job_id = NEW.job_id AND id > NEW.id AND xact_id = NEW.xact_id
+                     AND event_type NOT IN ('created', 'downloaded', 'expired')
+                   ORDER BY id LIMIT 1);
+BEGIN
+    IF next = NEW.event_type OR NEW.event_type = 'queued' AND next IN ('retry', 'requeued', 'reclaimed') THEN
+        PERFORM set_config('convertq.cleanup', 'on', true);
+        DELETE FROM {schema}.job_events WHERE id = NEW.id;
+        PERFORM set_config('convertq.cleanup', '', true);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER yield_to_brought_event AFTER INSERT ON {schema}.job_events
+    DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.meta ->> 'by' = 'trigger') EXECUTE FUNCTION {schema}.yield_to_brought_event();
 
 
 -- One wake-up for a row that becomes claimable. The payload is empty: PostgreSQL folds equal ones of a transaction

@@ -7,9 +7,6 @@
 -- First, in the order of every writer: what has begun ends before, and what comes later waits, so nothing is missed.
 LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE;
 
--- Which transaction wrote it. 0: before there were counters. A constant first, so that no row is rewritten.
-ALTER TABLE {schema}.job_events ADD COLUMN xact_id xid8 NOT NULL DEFAULT '0';
-ALTER TABLE {schema}.job_events ALTER COLUMN xact_id SET DEFAULT pg_current_xact_id();
 CREATE INDEX job_events_to_fold ON {schema}.job_events (xact_id, id);
 -- Throughput, success rate and errors of the last hours.
 CREATE INDEX job_events_outcomes ON {schema}.job_events (event_type, at) WHERE event_type IN ('complete', 'failed');
@@ -107,7 +104,9 @@ $$;
 -- For jobs that were written around the triggers, and events that a program wrote twice.
 -- A dump that was loaded into a younger cluster brings transaction ids from its future. Only then writers wait a moment:
 -- whatever was loaded is counted as it is, and folding starts anew from this cluster's ids.
-CREATE FUNCTION {schema}.recount_jobs() RETURNS void LANGUAGE plpgsql AS $$
+-- With its owner's rights: a worker's role may not lock out the other writers of events.
+CREATE FUNCTION {schema}.recount_jobs() RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place {schema}.counters_place;
 BEGIN
@@ -129,8 +128,6 @@ BEGIN
 END $$;
 
 
--- What is there already.
-INSERT INTO {schema}.counters_place (xact_id, event_id) SELECT '0', coalesce(max(id), 0) FROM {schema}.job_events;
-INSERT INTO {schema}.counters
-SELECT counted.* FROM {schema}.counters_place AS place, {schema}.count_events('0', 0, '0', place.event_id) AS counted;
+-- What is there already is folded from the first event on; jobs without events are counted as they are.
+INSERT INTO {schema}.counters_place (xact_id, event_id) VALUES ('0', 0);
 SELECT {schema}.recount_jobs();

@@ -1,4 +1,4 @@
-"""Owns the promises of `convertq doctor`: each check seen both ways, what --fix mends, and that a look changes nothing."""
+"""Owns the promises of `convertq doctor`: each check seen both ways, what --fix mends, a look that changes nothing."""
 
 from __future__ import annotations
 

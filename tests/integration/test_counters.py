@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -291,6 +291,23 @@ def test_a_dump_loaded_into_a_younger_cluster_goes_on_counting(conn: Conn) -> No
     assert make.one(conn, "SELECT count(*) AS n FROM job_events WHERE NOT is_folded(xact_id, id)")["n"] == 0
 
 
+def test_a_role_that_may_only_add_events_can_start_counting_anew(conn: Conn) -> None:
+    make.insert_job(conn)
+    conn.execute("UPDATE counters_place SET xact_id = '1000000000'")
+    role = f"convertq_test_{uuid4().hex}"
+    conn.execute(f"CREATE ROLE {role}")
+    try:
+        conn.execute(
+            f"GRANT SELECT ON jobs, job_events, counters, counters_place TO {role};"
+            f"GRANT INSERT, UPDATE ON counters, counters_place TO {role};"
+            f"SET ROLE {role}"
+        )
+        fold_counters(make.database(conn))
+        assert gauge(conn) == truth(conn) == {"queued": 1}
+    finally:
+        conn.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
+
+
 def test_a_database_from_before_the_counters_starts_with_what_it_has(database_url: str) -> None:
     with bounded_connect(parse_database_url(database_url), "convertq:tests") as conn:
         migrate(conn, "older", to=2)
@@ -327,7 +344,8 @@ def test_a_writer_that_was_waiting_for_the_migration_is_counted(database_url: st
         writer.execute("COMMIT")
         database = make.database(conn, "older")
         assert {status: n for status, n in Counters(database).by_label("jobs").items() if n} == truth(conn)
-        assert fold_counters(database) == 1
+        assert fold_counters(database) == 3  # created, queued and processing: none was folded before
+        assert {status: n for status, n in Counters(database).by_label("jobs").items() if n} == truth(conn)
 
 
 def test_folding_and_reading_look_only_at_what_is_new(conn: Conn) -> None:

@@ -201,3 +201,26 @@ def test_a_schema_has_events_of_its_own(database_url: str, conn: Conn) -> None:
         found = there.connection.execute('SELECT event_type FROM "Tenant".job_events ORDER BY id').fetchall()
     assert [row["event_type"] for row in found] == ["created", "queued"]
     assert one(conn, "SELECT count(*) FROM public.job_events")["count"] == 0
+
+
+@pytest.mark.parametrize("event_first", [True, False])
+def test_a_program_that_brings_its_event_in_the_same_transaction_gets_no_second_one(
+    conn: Conn, event_first: bool
+) -> None:
+    job = insert_job(conn, "uploaded")
+    change = ("UPDATE jobs SET status = 'queued' WHERE id = %s", [job])
+    event = ("INSERT INTO job_events (job_id, event_type, meta) VALUES (%s, 'queued', '{\"by\": \"web\"}')", [job])
+    with conn.transaction():
+        for statement, parameters in (event, change) if event_first else (change, event):
+            conn.execute(statement, parameters)
+    assert events_of(conn, job) == ["created", "queued"]
+
+
+def test_every_transition_of_one_transaction_gets_its_event(conn: Conn) -> None:
+    job = insert_job(conn)
+    fail = "UPDATE jobs SET status = 'failed', error_code = 'UNKNOWN' WHERE id = %s"
+    again = "UPDATE jobs SET status = 'queued', error_code = NULL WHERE id = %s"
+    with conn.transaction():
+        for statement in (fail, again, fail):
+            conn.execute(statement, [job])
+    assert events_of(conn, job) == ["created", "queued", "failed", "queued", "failed"]

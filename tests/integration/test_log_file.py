@@ -60,7 +60,7 @@ def said_by(handler: SharedFileHandler) -> list[str]:
     return handler.said  # type: ignore[attr-defined, no-any-return]
 
 
-def write_from_many(path: Path, rotate: Callable[[int], None]) -> None:
+def write_from_many(path: Path, rotate: Callable[[int], object]) -> None:
     """`rotate` is called again and again, as long as somebody writes."""
     arguments = [str(LINES), str(LENGTH)]
     writers = [

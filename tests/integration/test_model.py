@@ -240,11 +240,12 @@ def connections(database_url: str) -> Iterator[dict[Worker, Conn]]:
         yield {worker: opened.enter_context(connect(url, f"convertq:{worker}")) for worker in WORKERS}
 
 
+@pytest.mark.timeout(300)
 def test_the_statements_agree_with_the_model_after_every_step(connections: dict[Worker, Conn]) -> None:
     run_state_machine_as_test(
         lambda: QueueMachine(connections),  # type: ignore[arg-type] # any maker of machines will do
         settings=settings(
-            max_examples=100,
+            max_examples=70,
             stateful_step_count=50,
             deadline=None,
             derandomize=True,  # the same steps in every run: a failure is never a surprise in somebody else's change

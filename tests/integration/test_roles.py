@@ -47,10 +47,10 @@ def roles(database_url: str, conn: Conn) -> Iterator[dict[str, str]]:
     names = {kind: f"cq_{kind}_{os.urandom(4).hex()}" for kind in KINDS}
     apply(database_url, names)
     for name in names.values():
-        conn.execute(f"CREATE ROLE {name}_user LOGIN IN ROLE {name}")  # type: ignore[arg-type]
+        conn.execute(f"CREATE ROLE {name}_user LOGIN IN ROLE {name}")
     yield names
     for name in names.values():
-        conn.execute(f"DROP ROLE {name}_user; DROP OWNED BY {name}; DROP ROLE {name}")  # type: ignore[arg-type]
+        conn.execute(f"DROP ROLE {name}_user; DROP OWNED BY {name}; DROP ROLE {name}")
 
 
 @pytest.fixture
