@@ -58,9 +58,7 @@ def unprivileged_account() -> pwd.struct_passwd | None:
     for name in ("postgres", "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
-    raise EmbeddedError(
-        "running as root, and there is neither a user 'postgres' nor 'nobody' to run PostgreSQL"
-    )
+    raise EmbeddedError("running as root, and there is neither a user 'postgres' nor 'nobody' to run PostgreSQL")
 
 
 class Binaries:

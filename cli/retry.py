@@ -11,10 +11,9 @@ from convertq.cli.context import JOB_ID, complain, json_option, open_database, p
 from convertq.cli.exit_code import ExitCode
 from convertq.worker.db import Database
 from convertq.worker.errors import Code
-from convertq.worker.files import Files, is_regular
+from convertq.worker.files import Files
+from convertq.worker.manual_retry import retry_job, retry_jobs
 from convertq.worker.submission import REFUSALS
-
-BATCH = 500  # jobs per statement
 
 
 @click.command(
@@ -52,7 +51,7 @@ def retry(
 
 def retry_one(database: Database, files: Files, job_id: UUID, as_json: bool) -> ExitCode:
     code, reason = ExitCode.DONE, None
-    if not is_regular(files.source(job_id)) or not database.one("retry_job", id=job_id):
+    if not retry_job(database, files, job_id):
         code, reason = why_not(database, job_id)
     if as_json:
         print_json({"id": job_id, "queued": reason is None, "reason": reason})
@@ -75,11 +74,8 @@ def why_not(database: Database, job_id: UUID) -> tuple[ExitCode, str]:
 
 
 def retry_in_bulk(database: Database, files: Files, ids: Sequence[UUID], as_json: bool) -> ExitCode:
-    there = [job_id for job_id in ids if is_regular(files.source(job_id))]
-    queued = 0
-    for start in range(0, len(there), BATCH):
-        queued += len(database.run("retry_jobs", ids=there[start : start + BATCH]))
-    skipped = len(ids) - len(there)
+    queued = retry_jobs(database, files, ids)
+    skipped = len(ids) - queued
     if as_json:
         print_json({"queued": queued, "skipped": skipped})
     else:

@@ -18,8 +18,8 @@ from convertq.cli.top_snapshot import Snapshot, Trouble, take_snapshot
 from convertq.worker.config import Config
 from convertq.worker.db import Database
 from convertq.worker.errors import one_line
-from convertq.worker.files import is_regular
 from convertq.worker.link import TROUBLE
+from convertq.worker.manual_retry import retry_job
 
 PATIENCE = 4.0  # s without an answer until the screen says so
 TRY_AGAIN_EVERY = 1.0  # s
@@ -107,7 +107,7 @@ class Sampler(threading.Thread):
 
     def _retry(self, job_id: UUID) -> None:
         try:
-            self._tell(Answer(retry_job(self._open(), job_id)))
+            self._tell(Answer(answer_to_retry(self._open(), job_id)))
         except TROUBLE:
             self._tell(Answer(f"{job_id}: no answer from the database, try again when it is back"))
             raise
@@ -133,9 +133,9 @@ def look() -> None:
     """The order to do nothing but to take a snapshot."""
 
 
-def retry_job(database: Database, job_id: UUID) -> str:
-    """By the rule of `convertq retry`: a failed job whose source is there."""
-    if is_regular(the_files().source(job_id)) and database.one("retry_job", id=job_id):
+def answer_to_retry(database: Database, job_id: UUID) -> str:
+    """As `convertq retry` would say it."""
+    if retry_job(database, the_files(), job_id):
         return f"{job_id} queued"
     return f"{job_id}: {why_not(database, job_id)[1]}"
 

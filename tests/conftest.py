@@ -95,9 +95,7 @@ def migrate(url: str) -> None:
         migrations.migrate(conn, parsed.schema)
 
 
-def load_template(
-    *, host: str, port: int, user: str, dbname: str, password: str | None, autocommit: bool
-) -> None:
+def load_template(*, host: str, port: int, user: str, dbname: str, password: str | None, autocommit: bool) -> None:
     migrate(Server(host, port, user, password).url(dbname))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from tests.waiting import eventually
 
 Event = dict[str, Any]
 MARK = "CONVERTQ_TEST_MARK"
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("convertq"))
 
 
@@ -37,6 +40,9 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C at pytest's terminal is for pytest
+            preexec_fn=lambda: _libc.prctl(
+                PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0
+            ),  # it does not outlive a killed pytest
             text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -133,9 +139,7 @@ class Process:
             self._changed.notify_all()
 
 
-def run(
-    *arguments: str, environment: Mapping[str, str], timeout: float = 30
-) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, environment: Mapping[str, str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
     """`convertq …` to its end, with stdout and stderr apart."""
     command = [CONSOLE_SCRIPT, *arguments]
     return subprocess.run(

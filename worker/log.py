@@ -34,6 +34,8 @@ LEVELS = {
     "db_up": logging.INFO,
     "worker_died": logging.ERROR,
     "shutdown": logging.INFO,
+    "metrics_down": logging.WARNING,
+    "log_file": logging.WARNING,
 }
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 

@@ -5,7 +5,6 @@ A process, not a thread: the supervisor forks, and what a thread held at that mo
 
 from __future__ import annotations
 
-import logging
 import signal
 import socket
 import threading
@@ -121,5 +120,4 @@ def _bound(config: Config, app: App) -> Server:
 
 
 def _say(config: Config, server_id: str, reason: str) -> None:
-    who = {"server": server_id, "worker": f"{server_id}/metrics", "environment": config.worker_environment}
-    logging.getLogger("convertq").error("metrics_down", extra={**who, "reason": reason})
+    Log(config, server_id, f"{server_id}/metrics")("metrics_down", reason=reason)

@@ -89,5 +89,5 @@ class Client(threading.Thread):
             times = self.retried.get(row["id"], 0)
             if row["mapping"] == POISON and times >= RETRIES_BY_HAND:
                 continue
-            if self._files.source(row["id"]).exists() and database.one("retry_job", id=row["id"]):
+            if self._files.source(row["id"]).exists() and database.one("retry_jobs", ids=[row["id"]]):
                 self.retried[row["id"]] = times + 1

@@ -17,6 +17,7 @@ import pytest
 from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import Database
 from convertq.worker.files import Files
+from convertq.worker.manual_retry import retry_job
 from convertq.worker.retention import Retention
 from convertq.worker.submission import How, Order, Submitter
 
@@ -382,10 +383,24 @@ def test_cleanup_passes_by_a_job_that_is_being_queued_again(conn: Conn, opened: 
     old_event(conn, job_id)
     other = opened()
     with conn.transaction():
-        assert run(conn, "retry_job", id=job_id)
+        assert run(conn, "retry_jobs", ids=[job_id])
         assert list(Retention(other, files, config()).run()) == []
     assert files.source(job_id).exists()
     assert list(Retention(other, files, config()).run()) == []
+
+
+def test_a_retry_does_not_queue_a_job_whose_source_cleanup_has_just_removed(
+    conn: Conn, opened: Open, files: Files, connect: Connect
+) -> None:
+    job_id = submitted_and_failed(conn, opened(), files)
+    retrying = opened()
+    with conn.transaction():  # as cleanup does: locked, unlinked, not committed yet
+        conn.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [job_id])
+        again = begin(lambda: retry_job(retrying, files, job_id))
+        wait_until_blocked(connect(), retrying.connection)
+        files.source(job_id).unlink()
+    assert again.result(10) is False
+    assert row_of(conn, job_id)["status"] == "failed"
 
 
 def test_two_cleanups_at_once_remove_everything_once(conn: Conn, files: Files, convertq: Convertq) -> None:

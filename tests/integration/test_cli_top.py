@@ -536,14 +536,14 @@ def test_failed_jobs_are_listed_even_when_every_later_failure_was_retried(conn: 
     kept = failed_job(conn, dirs)
     for _ in range(3):
         later = failed_job(conn, dirs)
-        jobs.run(conn, "retry_job", id=later)
+        jobs.run(conn, "retry_jobs", ids=[later])
     assert last_errors(conn, limit=2) == [kept]
 
 
 def test_a_job_that_failed_twice_is_listed_once(conn: Conn) -> None:
     job = claimed(conn)
     assert fail(conn, job)
-    jobs.run(conn, "retry_job", id=job.id)
+    jobs.run(conn, "retry_jobs", ids=[job.id])
     assert fail(conn, jobs.claim(conn))
     assert last_errors(conn) == [job.id]
 

@@ -96,7 +96,7 @@ class Walk:
 
     def retry_by_hand(self) -> None:
         if row := self.any_job("failed"):
-            make.run(self.any_connection(), "retry_job", id=row[0])
+            make.run(self.any_connection(), "retry_jobs", ids=[row[0]])
 
     def resubmit(self) -> None:
         if row := self.any_job("failed", "complete"):

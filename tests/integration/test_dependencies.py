@@ -99,7 +99,7 @@ def test_a_failed_dependency_keeps_it_waiting_and_its_retry_releases_it(conn: Co
     fail(conn, first)
     assert status_of(conn, second) == "uploaded"
     assert run(conn, "get_job", id=second)[0]["waits_for"] == [first.id]
-    run(conn, "retry_job", id=first.id)
+    run(conn, "retry_jobs", ids=[first.id])
     complete(conn, claim(conn))
     assert status_of(conn, second) == "queued"
     assert run(conn, "get_job", id=second)[0]["waits_for"] == []

@@ -85,9 +85,9 @@ def test_a_statement_that_brings_its_event_gets_no_second_one(conn: Conn) -> Non
 def test_our_statement_in_the_same_transaction_as_a_plain_one_has_one_event(conn: Conn) -> None:
     with conn.transaction():
         job = insert_job(conn, "failed")
-        run(conn, "retry_job", id=job)
+        run(conn, "retry_jobs", ids=[job])
         set_status(conn, job, "failed")
-        run(conn, "retry_job", id=job)
+        run(conn, "retry_jobs", ids=[job])
     assert events_of(conn, job) == ["created", "failed", "retry", "failed", "retry"]
 
 

@@ -92,7 +92,7 @@ def test_the_numbers_are_those_of_what_happened(conn: Conn, environment: Environ
 
 def test_a_manual_retry_is_no_retry_and_starts_the_wait_anew(conn: Conn, environment: Environment) -> None:
     job = make.insert_job(conn, "failed", created_at="2020-01-01", queued_at="2020-01-01")
-    make.run(conn, "retry_job", id=job)
+    make.run(conn, "retry_jobs", ids=[job])
     found = printed(environment)
     assert found["convertq_retries_total"] == 0
     assert 0 < found["convertq_oldest_queued_seconds"] < 60

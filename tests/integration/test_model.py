@@ -84,7 +84,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(job_id=jobs)
     def retry_by_hand(self, job_id: UUID) -> None:
-        assert bool(run(self.observer, "retry_job", id=job_id)) == self.model.retry_by_hand(job_id)
+        assert bool(run(self.observer, "retry_jobs", ids=[job_id])) == self.model.retry_by_hand(job_id)
 
     @rule(state=sampled_from(["closed", "closed", "closed", "open"]))
     def move_the_breaker(self, state: str) -> None:

@@ -150,7 +150,7 @@ def test_two_reclaims_at_once_take_each_job_once(conn: Conn, here: Conn, there: 
 def test_two_manual_retries_are_one(conn: Conn, here: Conn, there: Conn) -> None:
     for _ in range(ROUNDS):
         job = insert_job(conn, "failed")
-        done = together(lambda: run(here, "retry_job", id=job), lambda: run(there, "retry_job", id=job))  # noqa: B023
+        done = together(lambda: run(here, "retry_jobs", ids=[job]), lambda: run(there, "retry_jobs", ids=[job]))  # noqa: B023
         assert sorted(map(len, filter(lambda rows: isinstance(rows, list), done))) == [0, 1]  # type: ignore[arg-type]
         assert events_of(conn, job) == ["created", "failed", "retry"]
 

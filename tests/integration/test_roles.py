@@ -112,7 +112,7 @@ def test_the_worker_can_lose_retry_and_fail_a_job(conn_as: Callable[[str], Conn]
     job_id = insert_job(conn)
     mine = conn_as("worker")
     assert fail(mine, claim(mine))
-    assert run(mine, "retry_job", id=job_id)
+    assert run(mine, "retry_jobs", ids=[job_id])
     job = claim(mine)
     progress = {"step": "reading", "percent": 1, "bytes_done": 1, "bytes_total": 2, "message": None}
     assert run(mine, "report_progress", **job.fence, lease_ttl=9, **progress)

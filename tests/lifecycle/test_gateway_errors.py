@@ -97,7 +97,7 @@ def http_date(seconds: float) -> str:
 
 WAITS = {
     "429 for seconds": RetryAfter(retry_after(429, "30"), 30, 31),
-    "429 until a date": RetryAfter(retry_after(429, http_date(300)), 200, 300),
+    "429 until a date": RetryAfter(retry_after(429, http_date(590)), 100, 590),
     "429 for an hour": RetryAfter(retry_after(429, "3600"), 599, 601),
     "503 for seconds": RetryAfter(retry_after(503, "45"), 45, 46),
     "503 for a day": RetryAfter(retry_after(503, "86400"), 599, 601),

@@ -19,6 +19,7 @@ EVENTS = (
     "worker_start ready reclaim claim start gateway_ok gateway_error complete retry failed requeue lease_extended "
     "lease_lost breaker_open breaker_closed held db_down db_up worker_died shutdown"
 )
+OF_HELPERS = ("metrics_down", "log_file")  # of what runs beside the workers, and never stops them
 EVIL = 'x"\n{"event": "forged"}\r\u2028\u0085\x1b[2J\0 \ud800 é'
 
 
@@ -42,7 +43,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_the_events_are_these_and_no_others() -> None:
-    assert list(LEVELS) == EVENTS.split()
+    assert list(LEVELS) == [*EVENTS.split(), *OF_HELPERS]
 
 
 def test_every_line_says_when_how_loud_what_and_who(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,9 +46,7 @@ def test_every_request_is_recorded_with_its_form_and_the_hash_of_its_file(gatewa
     assert request.upload.whole
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\r\n", b"\r", b"x\r\n--", b"\r" * 70000, b"\n" * 70000, b"\r\n" * 40000]
-)
+@pytest.mark.parametrize("content", [b"", b"\r\n", b"\r", b"x\r\n--", b"\r" * 70000, b"\n" * 70000, b"\r\n" * 40000])
 def test_line_ends_in_the_file_are_counted_as_part_of_it(gateway: StandInGateway, content: bytes) -> None:
     requests.post(f"{gateway.url}/process", files={"file": ("a.pdf", content)}, timeout=5)
     [request] = gateway.wait_for(1)
@@ -118,9 +116,7 @@ def test_broken_connections_break_the_client(gateway: StandInGateway, behaviour:
 @pytest.mark.parametrize(
     "behaviour", [answers.silent(), answers.drip_headers(0.5)], ids=lambda behaviour: behaviour.name
 )
-def test_an_answer_that_does_not_begin_times_the_client_out(
-    gateway: StandInGateway, behaviour: Behaviour
-) -> None:
+def test_an_answer_that_does_not_begin_times_the_client_out(gateway: StandInGateway, behaviour: Behaviour) -> None:
     gateway.script(behaviour)
     with pytest.raises(requests.Timeout):
         post(gateway, timeout=0.2)
