@@ -1,7 +1,7 @@
 # What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
 
 PYTHON ?= python3
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 PACKAGES = cli gateway sql worker
 
 VENV = .venv
@@ -30,8 +30,8 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## run every test but the chaos; TEST_JOBS=2 at a time
-	$(RUN) pytest -n $(TEST_JOBS) --ignore=tests/chaos tests
+test: $(STAMP) ## run every test but the chaos; TEST_JOBS=3 at a time (most of them wait)
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadgroup --ignore=tests/chaos tests
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check

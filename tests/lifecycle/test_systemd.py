@@ -31,11 +31,13 @@ def box() -> Iterator[Run]:
     """A booted systemd with the units installed, its network shared with this machine."""
     environment = {
         **os.environ, "SYSTEMD_BOX_NAME": f"convertq-{os.getpid()}", "SYSTEMD_BOX_NET": "host",
-        "SYSTEMD_BOX_DIR": "/run/convertq-box", "SYSTEMD_BOX_BIND": str(ROOT),
+        "SYSTEMD_BOX_DIR": f"/run/convertq-box-{os.getpid()}", "SYSTEMD_BOX_BIND": str(ROOT),
     }  # fmt: skip
 
     def run(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([BOX, "run", *command], env=environment, text=True, capture_output=True, check=check)
+        done = subprocess.run([BOX, "run", *command], env=environment, text=True, capture_output=True)
+        assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done
 
     subprocess.run([BOX, "up"], env=environment, check=True)
     try:
@@ -45,7 +47,7 @@ def box() -> Iterator[Run]:
         yield run
     finally:
         subprocess.run([BOX, "down"], env=environment, check=False)
-        shutil.rmtree("/run/convertq-box", ignore_errors=True)
+        shutil.rmtree(f"/run/convertq-box-{os.getpid()}", ignore_errors=True)
 
 
 def test_the_units_are_hardened(box: Run) -> None:
