@@ -31,7 +31,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 test: $(STAMP) ## run every test but the chaos; TEST_JOBS=3 at a time (most of them wait)
-	$(RUN) pytest -n $(TEST_JOBS) --dist loadgroup --ignore=tests/chaos tests
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos tests
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check

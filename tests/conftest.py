@@ -43,19 +43,6 @@ SETTINGS = {
 }
 
 
-#: Files whose tests share something dear: each file runs in one process, however many there are.
-TOGETHER = {
-    "test_conversion", "test_gateway_errors", "test_logs", "test_plans", "test_reference_gateway", "test_systemd",
-}  # fmt: skip
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.stem in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 @dataclass(frozen=True)
 class Server:
     """What pytest-postgresql reads of the fixture that it depends on."""
