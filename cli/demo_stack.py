@@ -15,7 +15,7 @@ from importlib.resources import files as resource_files
 from pathlib import Path
 
 import click
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.cli.embedded import FAST, EmbeddedPostgres
 from convertq.worker.config import SETTINGS, Config, read_config
 from convertq.worker.db import connect
 from convertq.worker.migrations import migrate
@@ -45,7 +45,7 @@ class Stack:
     @contextlib.contextmanager
     def up(self) -> Iterator[Config]:
         with contextlib.ExitStack() as running:
-            database = running.enter_context(EmbeddedPostgres())
+            database = running.enter_context(EmbeddedPostgres(settings={**FAST, "autovacuum": "on"}))
             gateway_url = running.enter_context(self._gateway())
             self.environment = self._environment(database.url(), gateway_url)
             config = read_config(self.environment, needs_gateway=True)
