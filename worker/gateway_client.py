@@ -7,20 +7,17 @@ import http.client
 import socket
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import requests
-import urllib3.connection
-import urllib3.connectionpool
 import urllib3.exceptions
 from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
+from convertq.worker.gateway_connection import shut, watched_session
 from convertq.worker.job import Job
 from convertq.worker.retry import parse_retry_after
 from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
-from requests.adapters import HTTPAdapter
 from requests_toolbelt import MultipartEncoder
 
 
@@ -91,7 +88,7 @@ class GatewayCall:
 
     def abort(self) -> None:
         if self._socket is not None:
-            _shut(self._socket)
+            shut(self._socket)
 
     def timed_out(self) -> Failure:
         message = f"the gateway did not finish within {self._timeout:g} s"
@@ -102,7 +99,7 @@ class GatewayCall:
         self._progress.bytes_total = self._job.bytes
         # a new connection for each call: a kept one that the gateway closes meanwhile would cost the job an attempt
         with (
-            _session(self._note_socket) as session,
+            watched_session(self._note_socket) as session,
             contextlib.closing(self._post(session, source)) as response,
         ):
             self.status = response.status_code
@@ -221,45 +218,15 @@ def _what_broke(error: BaseException) -> str:
     return "the connection to the gateway broke"
 
 
-class _Watched(HTTPAdapter):
-    """Tells which socket a call uses."""
-
-    def __init__(self, note: Callable[[socket.socket], None]) -> None:
-        self._note = note
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        note = self._note
-
-        class Plain(urllib3.connection.HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                note(self.sock)
-
-        class Tls(urllib3.connection.HTTPSConnection):
-            def connect(self) -> None:
-                super().connect()
-                note(self.sock)
-
-        class PlainPool(urllib3.connectionpool.HTTPConnectionPool):
-            ConnectionCls = Plain
-
-        class TlsPool(urllib3.connectionpool.HTTPSConnectionPool):
-            ConnectionCls = Tls
-
-        self.poolmanager.pool_classes_by_scheme = {"http": PlainPool, "https": TlsPool}
-
-
 def is_healthy(config: Config, timeout: float) -> bool:
     """The breaker's probe. A gateway without that path counts as healthy when it answers at all below 500."""
     url = f"{config.gateway_url}{config.gateway_health_path}"
     opened: list[socket.socket] = []
-    watchdog = threading.Timer(timeout, lambda: _shut(*opened))  # for an answer that drips
+    watchdog = threading.Timer(timeout, lambda: shut(*opened))  # for an answer that drips
     watchdog.start()
     try:
         with (
-            _session(opened.append) as session,
+            watched_session(opened.append) as session,
             session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response,
         ):
             return 200 <= response.status_code < 300 or response.status_code in (404, 405)
@@ -267,17 +234,3 @@ def is_healthy(config: Config, timeout: float) -> bool:
         return False
     finally:
         watchdog.cancel()
-
-
-def _session(note: Callable[[socket.socket], None]) -> requests.Session:
-    session = requests.Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Watched(note))
-    return session
-
-
-def _shut(*opened: socket.socket) -> None:
-    """Whoever reads or writes there is told so at once. Of the TCP socket, below any TLS."""
-    for one in opened:
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(one, socket.SHUT_RDWR)

@@ -1,19 +1,32 @@
-"""A thousand documents: each one converted, once."""
+"""A thousand documents, submitted by four at once: each one converted, once."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from uuid import UUID
 
-from tests.conftest import Supervisor
-from tests.documents import Documents
+from tests.conftest import Convertq, Supervisor
+from tests.documents import PDF, Documents
 from tests.stand_in_gateway import StandInGateway
 
 
+def submit_with_four(convertq: Convertq, folder: Path, count: int) -> list[UUID]:
+    """By four processes of `convertq submit`, while the workers are at it."""
+    files = [folder / f"{number}.pdf" for number in range(count)]
+    for number, path in enumerate(files):
+        path.write_bytes(PDF + b"%% %d\n" % number)
+    submitters = [convertq("submit", *map(str, files[start::4])) for start in range(4)]
+    assert [submitter.wait(60) for submitter in submitters] == [0, 0, 0, 0]
+    return [UUID(line.strip()) for submitter in submitters for line in submitter.lines]
+
+
 def test_a_thousand_documents_are_each_converted_exactly_once(
-    supervisor: Supervisor, documents: Documents, gateway: StandInGateway
+    supervisor: Supervisor, convertq: Convertq, documents: Documents, gateway: StandInGateway, tmp_path: Path
 ) -> None:
-    jobs = documents.put_many(1000)
     process = supervisor(WORKER_CONCURRENCY=4)
+    jobs = submit_with_four(convertq, tmp_path, 1000)
+    assert len(set(jobs)) == 1000
     documents.wait_for_all(jobs, timeout=60)
     assert process.stop() == 0
 
