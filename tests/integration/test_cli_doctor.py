@@ -100,7 +100,8 @@ def test_one_bad_thing_makes_the_exit_code_1_and_its_line_has_the_remedy(environ
     at = next(number for number, line in enumerate(lines) if line.startswith("bad   gateway"))
     assert lines[at].endswith("no answer from 127.0.0.1:9: it cannot be reached")
     assert lines[at + 1].strip() == "-> check GATEWAY_URL, and that the gateway runs"
-    assert lines[-1] == "23 checks: 21 ok, 0 warnings, 2 bad"  # the other: the tests' server has no autovacuum
+    bad = sum(line.startswith("bad") for line in lines)  # the tests' own server has no autovacuum, another may have
+    assert lines[-1] == f"23 checks: {23 - bad} ok, 0 warnings, {bad} bad"
     assert "secret" not in done.stdout + done.stderr
     assert done.returncode == 1
 
