@@ -38,7 +38,7 @@ Example:
   convertq submit --after 0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11 summary.pdf
 """
 )
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--mapping",
     shell_complete=complete_mapping,
