@@ -98,6 +98,7 @@ def churn(config: Config, slot: int, done: list[int], end: float) -> None:
 
 def with_a_held_snapshot() -> None:
     with server() as (postgres, config), psycopg.connect(postgres.url()) as reader:
+        fill(postgres, 0, 5000)  # a backlog, so that a claim finds something
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM jobs")
         done = [0] * (SECONDS // 10 + 1)

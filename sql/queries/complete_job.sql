@@ -7,7 +7,7 @@ WITH done AS (
        SET status = 'complete', result_path = %(result_path)s, completed_at = now(),
            expires_at = now() + nullif(%(retention_days)s, 0) * interval '1 day',
            leased_by = NULL, lease_expires_at = NULL, retry_after = NULL
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id
 ), event AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)

@@ -3,5 +3,5 @@
 -- Rows: one, or none when the lease is lost
 UPDATE {schema}.jobs
    SET lease_expires_at = now() + make_interval(secs => %(lease_ttl)s)
- WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+ WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
 RETURNING id

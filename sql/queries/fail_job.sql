@@ -6,7 +6,7 @@ WITH failed AS (
        SET status = 'failed', failed_at = now(), dead_letter = %(dead_letter)s,
            error_code = %(error_code)s, error_message = %(error_message)s,
            leased_by = NULL, lease_expires_at = NULL, retry_after = NULL
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id
 ), event AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)

@@ -3,5 +3,5 @@
 -- Parameters: id, holder, attempt
 -- Rows: one, or none when the lease is lost
 SELECT id FROM {schema}.jobs
- WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+ WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
    FOR UPDATE

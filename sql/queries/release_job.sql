@@ -5,7 +5,7 @@ WITH returned AS (
     UPDATE {schema}.jobs
        SET status = 'queued', attempt_count = attempt_count - 1, retry_after = NULL,
            leased_by = NULL, lease_expires_at = NULL
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id
 ), event AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)

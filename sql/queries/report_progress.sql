@@ -4,7 +4,7 @@
 WITH mine AS (
     UPDATE {schema}.jobs
        SET lease_expires_at = now() + make_interval(secs => %(lease_ttl)s)
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id
 )
 INSERT INTO {schema}.job_progress AS progress (job_id, step, percent, bytes_done, bytes_total, message)

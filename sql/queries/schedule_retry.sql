@@ -6,7 +6,7 @@ WITH returned AS (
     UPDATE {schema}.jobs
        SET status = 'queued', retry_after = clock_timestamp() + %(delay_ms)s * interval '1 millisecond',
            leased_by = NULL, lease_expires_at = NULL
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND status = 'processing'
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id, retry_after
 ), event AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)

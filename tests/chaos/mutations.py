@@ -22,7 +22,7 @@ MODEL = "tests/integration/test_model.py"
 PUBLICATION = "tests/integration/test_publication.py"
 SECONDS = 300  # for the tests of one mutation
 
-HOLDER, ATTEMPT = "leased_by = %(holder)s AND ", "attempt_count = %(attempt)s AND "
+HOLDER, ATTEMPT = " AND leased_by = %(holder)s", " AND attempt_count = %(attempt)s"
 FENCED = (
     "extend_lease",
     "report_progress",

@@ -78,7 +78,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "promote_due_jobs": ({}, {"jobs_waiting_for_retry", "jobs_pkey"}),
     "reclaim_jobs": ({"max_attempts": 3}, {"jobs_processing", "jobs_by_status", "jobs_pkey"}),
-    "extend_lease": ({**FENCE, "lease_ttl": 600}, {"jobs_pkey", "jobs_processing"}),
+    "extend_lease": ({**FENCE, "lease_ttl": 600}, {"jobs_pkey"}),
     "report_progress": (
         {
             **FENCE,
@@ -89,16 +89,16 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
             "bytes_total": 1,
             "message": None,
         },
-        {"jobs_pkey", "jobs_processing"},
+        {"jobs_pkey"},
     ),
-    "lock_lease": (FENCE, {"jobs_pkey", "jobs_processing"}),
+    "lock_lease": (FENCE, {"jobs_pkey"}),
     "complete_job": (
         {**FENCE, "result_path": "x", "retention_days": 30, **ENDING},
-        {"jobs_pkey", "jobs_processing"},
+        {"jobs_pkey"},
     ),
-    "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey", "jobs_processing"}),
-    "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey", "jobs_processing"}),
-    "release_job": ({**FENCE, "reason": "x"}, {"jobs_pkey", "jobs_processing"}),
+    "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey"}),
+    "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey"}),
+    "release_job": ({**FENCE, "reason": "x"}, {"jobs_pkey"}),
     "requeue_worker_jobs": (
         {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x"},
         {"jobs_processing", "jobs_by_status", "jobs_pkey"},
