@@ -46,7 +46,7 @@ def test_a_gateway_that_is_down_holds_the_queue_and_costs_one_window_of_attempts
     documents.wait_for_all(jobs, "queued", timeout=1)
 
     gateway.default, gateway.health = ok(), status(200)
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    documents.wait_for_all(jobs, "complete", timeout=60)
     assert attempts(documents) == JOBS + used
     assert lines(processes, "breaker_open") == 1
     assert lines(processes, "breaker_closed") == 1
@@ -67,6 +67,6 @@ def test_a_gateway_that_answers_probes_but_no_job_opens_the_breaker_again_after_
     assert lines(processes, "breaker_closed") == 0
 
     gateway.default = ok()
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    documents.wait_for_all(jobs, "complete", timeout=60)
     assert lines(processes, "breaker_open") == 1
     assert lines(processes, "breaker_closed") == 1
