@@ -65,7 +65,7 @@ def test_two_demos_at_once_do_not_meet(environment: dict[str, str]) -> None:
     assert [first.returncode, second.returncode] == [0, 0], said
 
 
-@pytest.mark.parametrize("moment", ["starting PostgreSQL", ": queued", ": processing"])
+@pytest.mark.parametrize("moment", ["starting PostgreSQL", ": queued", ": processing", ": complete"])
 def test_an_interrupted_demo_ends_within_three_seconds(environment: dict[str, str], moment: str) -> None:
     demo = start({**environment, "PYTHONUNBUFFERED": "1"})
     assert demo.stdout is not None
