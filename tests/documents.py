@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, BinaryIO, LiteralString
 from uuid import UUID, uuid4
 
 import psycopg
@@ -107,3 +108,15 @@ class Documents:
     def temp_files(self) -> list[Any]:
         """What an attempt leaves in the result directory besides results."""
         return [path.name for path in self.results.iterdir() if path.suffix != ".xml"]
+
+    def wait_until_tidy(self) -> None:
+        """A temp file goes after the commit that made it needless, so a moment after the row says so."""
+        eventually(lambda: self.temp_files() == [], what="no temp file is left")
+
+
+def on_disk(content: bytes) -> BinaryIO:
+    """An open file, as the worker has it; nothing has to be removed afterwards."""
+    file = os.fdopen(os.memfd_create("source"), "w+b")
+    file.write(content)
+    file.seek(0)
+    return file

@@ -25,6 +25,7 @@ class Request:
     path: str
     headers: dict[str, str]
     correlation_id: str
+    connection: int = 0  # the client's port: the same for requests over one connection
     upload: Upload = field(default_factory=Upload)
     at: float = field(default_factory=time.monotonic)
     answered_at: float | None = None
@@ -177,7 +178,8 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _request(self) -> Request:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        return Request(self.command, self.path, headers, headers.get("x-correlation-id", ""))
+        correlation_id, connection = headers.get("x-correlation-id", ""), self.client_address[1]
+        return Request(self.command, self.path, headers, correlation_id, connection)
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet: the record is in `requests`."""

@@ -18,6 +18,7 @@ class TcpProxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = free_port()
+        self.packets = 0  # that came from clients
         self._passing = threading.Event()
         self._passing.set()
         self._open: set[socket.socket] = set()
@@ -84,6 +85,7 @@ class TcpProxy:
         broken = False
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
+                self.packets += sink.getpeername()[1] == self._target
                 broken = broken or not self._passing.is_set()
                 if not broken:
                     sink.sendall(data)

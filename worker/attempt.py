@@ -1,17 +1,18 @@
-"""One attempt at one job, on a thread of its own, so that its watcher can extend the lease beside the blocking call."""
+"""One attempt at one job, on a second thread, so that its watcher can extend the lease beside the blocking call."""
 
 from __future__ import annotations
 
 import os
+import queue
+import select
 import threading
 import traceback
 from collections.abc import Callable
 from typing import BinaryIO
 
-from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.files import Files, create, discard, open_regular, sync
-from convertq.worker.gateway_client import GatewayCall, Progress
+from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress
 from convertq.worker.job import Job
 from convertq.worker.outcome import Completed
 from convertq.worker.xml_check import is_whole
@@ -22,11 +23,11 @@ Step = Callable[[], Completed | None]
 class Attempt:
     """Touches the job's source, its own temp file and the gateway; never the row, never the result's name."""
 
-    def __init__(self, config: Config, files: Files, job: Job) -> None:
+    def __init__(self, client: GatewayClient, files: Files, job: Job) -> None:
         self._files, self._job = files, job
         self.part = files.part(job.id, job.attempt, job.holder)
         self.progress = Progress()
-        self.call = GatewayCall(config, job, self.progress)
+        self.call = GatewayCall(client, job, self.progress)
 
     def check_leftover(self) -> Completed | None:
         """A result whose attempt died between putting it in place and the commit; None: it is not whole."""
@@ -65,33 +66,42 @@ class Attempt:
 
 
 class Background:
-    """A step on a daemon thread: readable on `done` when it has ended, with its result or its failure."""
+    """A daemon thread that takes one step after another; `done` is readable when a step has ended.
 
-    def __init__(self, step: Step) -> None:
-        self.done, self._ended = os.pipe2(os.O_CLOEXEC)
-        self._step = step
-        self.result: Completed | Failure | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True, name="attempt")
-        self._thread.start()
+    It lives as long as its process: a thread made for each job would cost more than many a job's claim.
+    """
+
+    def __init__(self) -> None:
+        self.done = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
+        self._result: Completed | Failure | None = None
+        threading.Thread(target=self._run, daemon=True, name="attempt").start()
+
+    def begin(self, step: Step) -> None:
+        self._steps.put(step)
 
     def _run(self) -> None:
-        try:
-            self.result = self._step()
-        except Failure as failure:
-            self.result = failure
-        except Exception as error:  # noqa: BLE001 - whatever it is, it ends here as a value
-            self.result = Failure(
-                Code.UNKNOWN,
-                f"an unexpected error: {type(error).__name__}",
-                detail=traceback.format_exc(limit=-6),
-            )
-        finally:
-            os.close(self._ended)
+        while True:
+            self._result = _ending_of(self._steps.get())
+            os.eventfd_write(self.done, 1)
 
-    def join(self, timeout: float) -> bool:
-        """Whether the thread has ended; if not (a hung disk or name server), it is left behind."""
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            return False
-        os.close(self.done)
-        return True
+    def has_ended(self, timeout: float) -> bool:
+        """If it has not (a hung disk or name server), the thread is lost, and with it the process."""
+        poll = select.poll()
+        poll.register(self.done, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
+    def take_result(self) -> Completed | Failure | None:
+        """Once for each step, after it has ended."""
+        os.eventfd_read(self.done)
+        return self._result
+
+
+def _ending_of(step: Step) -> Completed | Failure | None:
+    try:
+        return step()
+    except Failure as failure:
+        return failure
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends here as a value
+        message = f"an unexpected error: {type(error).__name__}"
+        return Failure(Code.UNKNOWN, message, detail=traceback.format_exc(limit=-6))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 from convertq import sql
 from convertq.worker.database_url import DatabaseUrl
+from convertq.worker.trip import Trips
 from psycopg import sql as quoting
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
@@ -114,6 +115,7 @@ class Database:
     def __init__(self, connection: BoundedConnection, schema: str) -> None:
         self.connection = connection
         self.schema = schema
+        self.trips = Trips(connection, schema)
 
     @classmethod
     def open(cls, url: DatabaseUrl, application_name: str) -> Database:

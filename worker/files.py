@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import stat
@@ -117,5 +118,6 @@ def discard(path: Path) -> None:
         path.unlink()
 
 
+@functools.lru_cache(64)  # a worker has one name, and asks for it with every job
 def _in_a_name(holder: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", holder)[-120:]

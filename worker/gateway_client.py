@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import socket
+import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -14,11 +15,12 @@ import requests
 import urllib3.exceptions
 from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
-from convertq.worker.gateway_connection import shut, watched_session
+from convertq.worker.form import Form
+from convertq.worker.gateway_connection import Gateway, shut, watched_session
 from convertq.worker.job import Job
 from convertq.worker.retry import parse_retry_after
 from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
-from requests_toolbelt import MultipartEncoder
+from urllib3.connection import HTTPConnection
 
 
 @dataclass
@@ -36,36 +38,25 @@ class Progress:
         return {"reading": int(33 * done), "converting": 50, "writing": 50 + int(49 * done)}[self.step]
 
 
-class _Source:
-    """The PDF on its way up. A read error is the disk's, and must not look like the network's."""
+class GatewayClient:
+    """A worker's: all its calls go over one session, and where they follow each other at once over one connection."""
 
-    def __init__(self, file: BinaryIO, progress: Progress) -> None:
-        self._file, self._progress = file, progress
-
-    def read(self, size: int = -1) -> bytes:
-        try:
-            chunk = self._file.read(size)
-        except OSError as error:
-            raise io_failure("the source file cannot be read", error) from None
-        self._progress.bytes_done += len(chunk)
-        if self._progress.bytes_done == self._progress.bytes_total:
-            self._progress.step = "converting"
-        return chunk
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def tell(self) -> int:
-        return self._file.tell()
+    def __init__(self, config: Config) -> None:
+        self.timeout = config.gateway_timeout_ms / 1000
+        self.form = Form()
+        headers = {
+            "Content-Type": self.form.content_type,
+            "Accept": "application/xml",
+            "Accept-Encoding": "identity",
+        }
+        self.gateway = Gateway(f"{config.gateway_url}/process", headers)
 
 
 class GatewayCall:
-    """Runs in a thread of its own; whoever watches may abort it, which shuts its socket."""
+    """Runs beside whoever watches it and may abort it, which shuts its socket."""
 
-    def __init__(self, config: Config, job: Job, progress: Progress) -> None:
-        self._config, self._job, self._progress = config, job, progress
-        self._timeout = config.gateway_timeout_ms / 1000
-        self._socket: socket.socket | None = None
+    def __init__(self, client: GatewayClient, job: Job, progress: Progress) -> None:
+        self._client, self._job, self._progress = client, job, progress
         self._started = 0.0
         self.ends_at: float | None = None  # by the monotonic clock, while the call is under way
         self.status: int | None = None
@@ -74,7 +65,7 @@ class GatewayCall:
     def run(self, source: BinaryIO, sink: BinaryIO) -> None:
         """Raises Failure."""
         self._started = time.monotonic()
-        self.ends_at = self._started + self._timeout
+        self.ends_at = self._started + self._client.timeout
         try:
             self._exchange(source, sink)
         except Failure as failure:
@@ -87,45 +78,49 @@ class GatewayCall:
             self.ends_at = None
 
     def abort(self) -> None:
-        if self._socket is not None:
-            shut(self._socket)
+        self._client.gateway.shut()
 
     def timed_out(self) -> Failure:
-        message = f"the gateway did not finish within {self._timeout:g} s"
+        message = f"the gateway did not finish within {self._client.timeout:g} s"
         elapsed = int((time.monotonic() - self._started) * 1000)
         return Failure(Code.GW_TIMEOUT, message, called=True, gateway_status=self.status, gateway_ms=elapsed)
 
     def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
-        self._progress.bytes_total = self._job.bytes
-        # a new connection for each call: a kept one that the gateway closes meanwhile would cost the job an attempt
-        with (
-            watched_session(self._note_socket) as session,
-            contextlib.closing(self._post(session, source)) as response,
-        ):
+        response = self._post(source)
+        try:
             self.status = response.status_code
             refuse_unless_xml(response)
             self._receive(response, sink)
+        finally:
+            self._client.gateway.is_done_with(response)
 
-    def _post(self, session: requests.Session, source: BinaryIO) -> requests.Response:
-        form = MultipartEncoder(
-            {
-                "file": (f"{self._job.id}.pdf", _Source(source, self._progress), "application/pdf"),
-                "mapping": self._job.mapping,
-                "pretty": "1" if self._job.pretty else "0",
-            }
-        )
-        headers = {
-            "Content-Type": form.content_type,
-            "Accept": "application/xml",
-            "Accept-Encoding": "identity",
-            "Connection": "close",
-            "X-Correlation-ID": str(self._job.id),
-        }
+    def _post(self, source: BinaryIO) -> requests.Response:
+        size = os.fstat(source.fileno()).st_size
+        self._progress.bytes_total = size
+        head, tail = self._client.form.head(self._job), self._client.form.tail(self._job)
+        headers = {"Content-Length": str(len(head) + size + len(tail)), "X-Correlation-ID": str(self._job.id)}
         with _named_as_failures(self):
-            return session.post(
-                f"{self._config.gateway_url}/process", data=form, headers=headers,
-                timeout=self._timeout, allow_redirects=False, stream=True,
-            )  # fmt: skip
+            return self._client.gateway.post(headers, self._body(head, source, size, tail), self._client.timeout)
+
+    def _body(self, head: bytes, source: BinaryIO, size: int, tail: bytes) -> Iterator[bytes]:
+        """A small file goes out in one piece with what is around it."""
+        while size > CHUNK:
+            yield head + self._read(source, CHUNK)
+            head, size = b"", size - CHUNK
+        last = self._read(source, size)
+        self._progress.step = "converting"
+        yield head + last + tail
+
+    def _read(self, source: BinaryIO, size: int) -> bytes:
+        """A read error is the disk's, and must not look like the network's."""
+        try:
+            chunk = source.read(size)
+        except OSError as error:
+            raise io_failure("the source file cannot be read", error) from None
+        if len(chunk) < size:
+            raise Failure(Code.IO_ERROR, "the source file became shorter while it was read")
+        self._progress.bytes_done += size
+        return chunk
 
     def _receive(self, response: requests.Response, sink: BinaryIO) -> None:
         length = response.headers.get("Content-Length", "")
@@ -133,7 +128,7 @@ class GatewayCall:
         self._progress.bytes_total = int(length) if length.isdecimal() else None
         check = XmlCheck()
         try:
-            while chunk := self._read(response):
+            while chunk := self._next_of(response):
                 check.feed(chunk)
                 _write(sink, chunk)
                 self._progress.bytes_done += len(chunk)
@@ -141,12 +136,9 @@ class GatewayCall:
         except NotXml as error:
             raise Failure(Code.GW_5XX, f"the gateway's answer is not usable: {error}") from None
 
-    def _read(self, response: requests.Response) -> bytes:
+    def _next_of(self, response: requests.Response) -> bytes:
         with _named_as_failures(self):
             return bytes(response.raw.read(CHUNK, decode_content=True))
-
-    def _note_socket(self, opened: socket.socket) -> None:
-        self._socket = opened
 
 
 def refuse_unless_xml(response: requests.Response) -> None:
@@ -221,7 +213,7 @@ def _what_broke(error: BaseException) -> str:
 def is_healthy(config: Config, timeout: float) -> bool:
     """The breaker's probe. A gateway without that path counts as healthy when it answers at all below 500."""
     url = f"{config.gateway_url}{config.gateway_health_path}"
-    opened: list[socket.socket] = []
+    opened: list[HTTPConnection] = []
     watchdog = threading.Timer(timeout, lambda: shut(*opened))  # for an answer that drips
     watchdog.start()
     try:

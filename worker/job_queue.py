@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from convertq.worker.config import Config
@@ -11,8 +13,10 @@ from convertq.worker.db import Database
 from convertq.worker.errors import Failure
 from convertq.worker.job import Job
 from convertq.worker.outcome import Completed, Failed, RetryLater
+from convertq.worker.trip import BEGIN, COMMIT
 from psycopg.rows import DictRow
 
+Claimant = tuple[str, str]  # a server, and a holder in it
 Watermark = tuple[int, datetime, UUID]
 START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 #: One part in so many of a worker's time may go into walking over dead rows at the beginning of the index. While there
@@ -20,7 +24,7 @@ START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 SHARE_FOR_WALKING = 20
 WALK_AT_LEAST_EVERY = 1.0  # s
 #: s between looks for retries that have become due, while there is other work
-PROMOTE_EVERY = 0.1
+LOOK_EVERY = 0.2
 
 
 class Gate:
@@ -31,6 +35,17 @@ class Gate:
         self.probe_is_due: bool = row["probe_is_due"]
         self.server_is_active: bool = row["server_is_active"]
         self.more_to_claim: bool = row["more_to_claim"]
+        self.retry_is_due: bool = row["retry_is_due"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A claim as it is asked, on a trip of its own or together with the completion of the job before."""
+
+    holder: str
+    asked: float
+    from_the_start: bool
+    parameters: dict[str, Any]
 
 
 class JobQueue:
@@ -39,45 +54,52 @@ class JobQueue:
         self._config = config
         self._watermark = START
         self._quickest, self._walk_at = float("inf"), 0.0
-        self._promoted = 0.0
+        self._look_at = 0.0
 
     def claim_job(self, server: str, holder: str) -> tuple[Job | None, Gate]:
-        if time.monotonic() - self._promoted >= PROMOTE_EVERY:
+        """Finds nothing only where there is nothing: not before the watermark either, and no retry that is due."""
+        while True:
+            question = self._ask(server, holder, time.monotonic())
+            job, gate = self._understand(question, self.database.run("claim_job", **question.parameters)[0])
+            if job is not None or (question.from_the_start and not gate.retry_is_due):
+                return job, gate
+            self._walk_at = 0.0
+
+    def _ask(self, server: str, holder: str, now: float) -> Question:
+        from_the_start, look = now >= self._walk_at, now >= self._look_at
+        after_priority, after_created_at, after_id = START if from_the_start else self._watermark
+        parameters = {
+            "server": server, "holder": holder, "lease_ttl": self._config.worker_lease_ttl_sec, "look_for_due": look,
+            "after_priority": after_priority, "after_created_at": after_created_at, "after_id": after_id,
+        }  # fmt: skip
+        return Question(holder, now, from_the_start, parameters)
+
+    def _understand(self, question: Question, row: DictRow) -> tuple[Job | None, Gate]:
+        gate = Gate(row)
+        if question.parameters["look_for_due"]:
+            self._look_at = question.asked + LOOK_EVERY
+        if gate.retry_is_due:
             self.promote_due_jobs()
-        if time.monotonic() < self._walk_at:
-            job, gate = self._claim_from(self._watermark, server, holder)
-            if job is not None:
-                return job, gate  # else what is left, if anything, is before the watermark
-        before = time.monotonic()
-        job, gate = self._claim_from(START, server, holder)
-        took = time.monotonic() - before
-        self._quickest = min(self._quickest, took)
-        self._walk_at = before + took + min(SHARE_FOR_WALKING * (took - self._quickest), WALK_AT_LEAST_EVERY)
-        return job, gate
-
-    def _claim_from(self, watermark: Watermark, server: str, holder: str) -> tuple[Job | None, Gate]:
-        asked = time.monotonic()
-        row = self.database.run(
-            "claim_job", server=server, holder=holder, lease_ttl=self._config.worker_lease_ttl_sec,
-            after_priority=watermark[0], after_created_at=watermark[1], after_id=watermark[2],
-        )[0]  # fmt: skip
         if row["id"] is None:
-            return None, Gate(row)
+            self._look_at = 0.0  # whoever has nothing to do looks every time
+            return None, gate
         self._watermark = (-row["priority"], row["created_at"], row["id"])
-        return self._as_job(row, holder, asked), Gate(row)
+        if question.from_the_start:
+            self._quickest = min(self._quickest, row["walked"])
+            dear = SHARE_FOR_WALKING * (row["walked"] - self._quickest)
+            self._walk_at = question.asked + row["walked"] + min(dear, WALK_AT_LEAST_EVERY)
+        return self._as_job(row, question), gate
 
-    def _as_job(self, row: DictRow, holder: str, asked: float) -> Job:
+    def _as_job(self, row: DictRow, question: Question) -> Job:
         return Job(
-            id=row["id"], holder=holder, attempt=row["attempt"], mapping=row["mapping"], pretty=row["pretty"],
+            id=row["id"], holder=question.holder, attempt=row["attempt"], mapping=row["mapping"], pretty=row["pretty"],
             bytes=row["bytes"], is_trial=row["breaker"] == "half_open", queued_ms=int(row["waited"] * 1000),
-            claimed_at=asked, lease_ends=asked + self._config.worker_lease_ttl_sec,
+            claimed_at=time.monotonic(), lease_ends=question.asked + self._config.worker_lease_ttl_sec,
         )  # fmt: skip
 
     def promote_due_jobs(self) -> int:
-        self._promoted = time.monotonic()
         promoted = len(self.database.run("promote_due_jobs"))
-        if promoted:
-            self._walk_at = 0.0  # they are as old as they were, and may be before the watermark
+        self._walk_at = self._look_at = 0.0  # they are as old as they were; and there may be more than one batch
         return promoted
 
     def extend_lease(self, job: Job) -> bool:
@@ -102,12 +124,33 @@ class JobQueue:
         return self.database.one("lock_lease", **job.fence) is not None
 
     def complete_job(self, job: Job, outcome: Completed, result_path: str) -> bool:
-        done = self.database.one(
-            "complete_job", **job.fence, result_path=result_path, retention_days=self._config.retention_results_days,
-            gateway_ok=outcome.gateway_ok, gateway_status=outcome.gateway_status, gateway_ms=outcome.gateway_ms,
-            duration_ms=job.duration_ms,
-        )  # fmt: skip
-        return done is not None
+        return self.database.one("complete_job", **self._completion(job, outcome, result_path)) is not None
+
+    def _completion(self, job: Job, outcome: Completed, result_path: str) -> dict[str, Any]:
+        return {
+            **job.fence, "result_path": result_path, "retention_days": self._config.retention_results_days,
+            "gateway_ok": outcome.gateway_ok, "gateway_status": outcome.gateway_status,
+            "gateway_ms": outcome.gateway_ms, "duration_ms": job.duration_ms,
+        }  # fmt: skip
+
+    # -- the same in two trips and one commit, with the next claim --
+
+    def begin_with_lease(self, job: Job) -> bool:
+        """Whether the lease is held; then a transaction is open, and the row locked in it."""
+        _, locked = self.database.trips.make(BEGIN, ("lock_lease", job.fence))
+        if not locked:
+            self.database.connection.rollback()
+        return bool(locked)
+
+    def complete_and_claim(
+        self, job: Job, outcome: Completed, result_path: str, claimant: Claimant, began: float
+    ) -> tuple[Job | None, Gate]:
+        """Commits. `began`: taken before the transaction, whose now() is what the new lease is counted from."""
+        question = self._ask(*claimant, began)
+        _, [row], _ = self.database.trips.make(
+            ("complete_job", self._completion(job, outcome, result_path)), ("claim_job", question.parameters), COMMIT
+        )
+        return self._understand(question, row)
 
     def schedule_retry(self, job: Job, outcome: RetryLater) -> datetime | None:
         """When it is due; None: the lease is lost."""

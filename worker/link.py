@@ -36,6 +36,8 @@ class Link:
 
     def open_with_patience(self, pause: Callable[[float], None], give_up: Callable[[], bool]) -> Database | None:
         """Tries again until it is there or `give_up` says so; `pause` is a sleep that a signal cuts short."""
+        if self.database is not None:
+            return self.database
 
         def note(state: RetryCallState) -> None:
             if state.outcome is not None and (error := state.outcome.exception()) is not None:

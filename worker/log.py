@@ -10,7 +10,7 @@ from typing import Any
 
 from convertq.worker.config import Config
 from convertq.worker.log_file import SharedFileHandler
-from pythonjsonlogger.json import JsonFormatter
+from pythonjsonlogger.json import JsonEncoder, JsonFormatter
 
 #: every event that is logged, and how loud it is
 LEVELS = {
@@ -37,19 +37,23 @@ LEVELS = {
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
 }
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
 
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
+        fields = {key: value for key, value in _fields(record).items() if value is not None}
         worker = fields.pop("worker", None) or "-"
         for repeated in ("server", "environment", "correlation_id"):
             fields.pop(repeated, None)
         shown = " ".join(f"{key}={_plain(value)}" for key, value in fields.items())
         slot = str(worker).rpartition("/")[2]
         return f"{time} {record.levelname:<7} [{slot}] {record.getMessage():<14} {shown}".rstrip()
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """What Log has put there, under one name: a record's own attributes are many, and nobody reads them."""
+    return getattr(record, "fields", {})
 
 
 def _plain(value: Any) -> str:
@@ -65,10 +69,15 @@ class Log:
         self.server, self.worker, self._environment = server, worker, config.worker_environment
 
     def __call__(self, event: str, **fields: Any) -> None:
+        """Nothing is made for a level that is off; and no caller is looked up, which logging would do for each line."""
+        level = LEVELS[event]
+        if not self._logger.isEnabledFor(level):
+            return
         if job_id := fields.get("job_id"):
             fields["job_id"] = fields["correlation_id"] = str(job_id)
         who = {"server": self.server, "worker": self.worker, "environment": self._environment}
-        self._logger.log(LEVELS[event], event, extra=who | fields)
+        extra = {"fields": who | fields}
+        self._logger.handle(self._logger.makeRecord("convertq", level, "", 0, event, (), None, extra=extra))
 
 
 def set_up_logging(config: Config) -> None:
@@ -78,20 +87,20 @@ def set_up_logging(config: Config) -> None:
     logger.setLevel(config.log_level)
     logger.propagate = False
     stderr = logging.StreamHandler(sys.stderr)
-    stderr.setFormatter(TextFormatter() if config.log_format == "text" else _json_formatter())
+    stderr.setFormatter(TextFormatter() if config.log_format == "text" else LineFormatter())
     logger.addHandler(stderr)
     if config.log_file:
         copy = SharedFileHandler(config.log_file, lambda record, reason: _say_of_file(stderr, record, reason))
-        copy.setFormatter(_json_formatter())
+        copy.setFormatter(LineFormatter())
         logger.addHandler(copy)
 
 
 def _say_of_file(stderr: logging.Handler, record: logging.LogRecord, reason: str) -> None:
     """On stderr alone, by whoever wanted to log: what the file cannot take cannot be said in the file."""
-    who = {name: getattr(record, name, "") for name in ("server", "worker", "environment")}
+    who = {name: _fields(record).get(name, "") for name in ("server", "worker", "environment")}
     stderr.handle(
         logging.makeLogRecord(
-            {"msg": "log_file", "levelno": logging.WARNING, "levelname": "WARNING", **who, "reason": reason}
+            {"msg": "log_file", "levelno": logging.WARNING, "levelname": "WARNING", "fields": who | {"reason": reason}}
         )
     )
 
@@ -99,10 +108,11 @@ def _say_of_file(stderr: logging.Handler, record: logging.LogRecord, reason: str
 class LineFormatter(JsonFormatter):
     """Timestamps in UTC, ISO 8601, whatever the host's zone."""
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    def __init__(self) -> None:
+        encoder = JsonEncoder()  # once: json.dumps would make one for each line
+        super().__init__(json_serializer=lambda line, **options: encoder.encode(line))
 
-
-def _json_formatter() -> logging.Formatter:
-    names = {"asctime": "timestamp", "levelname": "level", "message": "event"}
-    return LineFormatter("{asctime}{levelname}{message}", style="{", rename_fields=names)
+    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
+        log_data["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        log_data["level"], log_data["event"] = record.levelname, record.getMessage()
+        log_data.update(_fields(record))

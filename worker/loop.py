@@ -13,12 +13,13 @@ from convertq.worker.attempt import Attempt, Background, Step
 from convertq.worker.board import Board, Row
 from convertq.worker.breaker import Breaker
 from convertq.worker.config import Config
-from convertq.worker.db import PATIENCE, application_name
+from convertq.worker.db import PATIENCE, Database, application_name
 from convertq.worker.errors import Code, Failure
 from convertq.worker.files import Files, discard
+from convertq.worker.gateway_client import GatewayClient
 from convertq.worker.hold import reason_to_hold
 from convertq.worker.job import Job
-from convertq.worker.job_queue import Gate, JobQueue
+from convertq.worker.job_queue import Claimant, Gate, JobQueue
 from convertq.worker.link import RETRY_AT_MOST_EVERY, TROUBLE, Link
 from convertq.worker.log import Log
 from convertq.worker.outcome import Completed, Interrupted, Lost, Outcome
@@ -42,7 +43,9 @@ class Worker:
         self._files = Files(config.uploads_dir, config.results_dir)
         self._breaker = Breaker(config, self._log)
         self._link = Link(config.database, self._log, lambda: application_name(self._holder))
+        self._gateway, self._background = GatewayClient(config), Background()
         self._queue: JobQueue | None = None
+        self._next: tuple[Job, Gate] | None = None  # claimed in the commit that completed the job before it
         self._jobs = 0
         self._hung = False
         self._held = ""
@@ -52,7 +55,7 @@ class Worker:
 
     def run(self) -> None:
         self._log("worker_start", pid=os.getpid())
-        while not self._stopping and not self._is_used_up():
+        while self._next or not (self._stopping or self._is_used_up()):
             try:
                 queue = self._connected()
                 if queue is None:
@@ -74,9 +77,9 @@ class Worker:
     def _holder(self) -> str:
         return f"{self._board.server_id}/{self._slot}"
 
-    def _is_used_up(self) -> bool:
+    def _is_used_up(self, more: int = 0) -> bool:
         """Recycled after so many jobs, or because a hung thread of an aborted call is still in this process."""
-        return self._hung or 0 < self._config.worker_max_jobs <= self._jobs
+        return self._hung or 0 < self._config.worker_max_jobs <= self._jobs + more
 
     # -- connecting --
 
@@ -85,6 +88,7 @@ class Worker:
         if self._queue is not None and self._link.database is self._queue.database:
             return self._queue
         self._show(connected=False)
+        self._next = None  # given back below, like whatever this worker holds in the table
         database = self._link.open_with_patience(self._nap, give_up=lambda: bool(self._stopping))
         if database is None:
             return None
@@ -133,6 +137,9 @@ class Worker:
     # -- 2. claim --
 
     def _claim(self, queue: JobQueue) -> tuple[Job | None, Gate | None]:
+        if self._next:
+            claimed, self._next = self._next, None
+            return claimed
         if held := reason_to_hold(self._config):
             self._hold(held)
             return None, None
@@ -141,13 +148,22 @@ class Worker:
         job, gate = queue.claim_job(self._board.server_id, self._holder)
         self._hold("" if gate.breaker == "closed" else "the breaker is open", breaker=gate.breaker)
         if job is not None:
-            self._log(
-                "claim", job_id=job.id, status="processing", attempt=job.attempt, queued_ms=job.queued_ms,
-                breaker=gate.breaker,
-            )  # fmt: skip
-            if gate.more_to_claim:
-                self._wake.give()
+            self._note_claim(job, gate)
         return job, gate
+
+    def _note_claim(self, job: Job, gate: Gate) -> None:
+        self._log(
+            "claim", job_id=job.id, status="processing", attempt=job.attempt, queued_ms=job.queued_ms,
+            breaker=gate.breaker,
+        )  # fmt: skip
+        if gate.more_to_claim:
+            self._wake.give()
+
+    def _claimant(self) -> Claimant | None:
+        """Who may claim along with a completion; None: what follows is not a claim, or not at once."""
+        if self._stopping or self._is_used_up(more=1) or reason_to_hold(self._config):
+            return None
+        return self._board.server_id, self._holder
 
     def _hold(self, reason: str, **fields: str) -> None:
         """Said once, when it begins or its reason changes."""
@@ -178,7 +194,7 @@ class Worker:
     def _attempt(self, job: Job, watcher: Watcher) -> Completed | Failure | Interrupted | Lost:
         if job.mapping not in self._config.mappings_allowed:
             return Failure(Code.GW_4XX, f"the mapping {job.mapping[:60]!r} is not on the allow-list")
-        attempt = Attempt(self._config, self._files, job)
+        attempt = Attempt(self._gateway, self._files, job)
         result = self._files.result(job.id)
         if os.path.lexists(result):
             ending = self._run(attempt.check_leftover, attempt, watcher)
@@ -193,9 +209,9 @@ class Worker:
                 return Failure(Code.IO_ERROR, f"a damaged result is in the way: {error.strerror}")
         return self._run(attempt.convert, attempt, watcher) or Failure(Code.UNKNOWN, "the attempt returned nothing")
 
-    @staticmethod
-    def _run(step: Step, attempt: Attempt, watcher: Watcher) -> Completed | Failure | Interrupted | Lost | None:
-        return watcher.watch(attempt, Background(step))
+    def _run(self, step: Step, attempt: Attempt, watcher: Watcher) -> Completed | Failure | Interrupted | Lost | None:
+        self._background.begin(step)
+        return watcher.watch(attempt, self._background)
 
     def _remove_leftover(self, job: Job, result: Path) -> None:
         """Only while the row is locked: without the lease it might be another holder's whole result."""
@@ -229,8 +245,7 @@ class Worker:
                 break
             database.connection.patience = max(1.0, min(PATIENCE, job.lease_ends - time.monotonic()))
             try:
-                Settlement(JobQueue(database, self._config), self._files, self._breaker, self._log).settle(job, outcome)
-                self._link.works()
+                self._settle_on(database, job, outcome)
                 break
             except Failure as failure:
                 outcome = after_failure(failure, job.attempt, self._config)
@@ -240,6 +255,16 @@ class Worker:
         self._jobs += 1
         self._show()
 
+    def _settle_on(self, database: Database, job: Job, outcome: Outcome) -> None:
+        queue = self._queue
+        if queue is None or queue.database is not database:  # what the lost connection held is given back afterwards
+            queue = JobQueue(database, self._config)
+        claim = Settlement(queue, self._files, self._breaker, self._log).settle(job, outcome, self._claimant())
+        self._link.works()
+        if claim and claim[0] is not None:
+            self._next = (claim[0], claim[1])
+            self._note_claim(*self._next)
+
     def _is_too_late(self, job: Job) -> bool:
         return time.monotonic() >= job.lease_ends or self._stopping.is_over
 
@@ -247,6 +272,7 @@ class Worker:
 
     def _wait_for_work(self, queue: JobQueue, gate: Gate | None) -> None:
         self._show()
+        self._gateway.gateway.rest()
         if gate is not None and gate.probe_is_due and self._probe(queue):
             return
         poll_at = time.monotonic() + self._config.worker_poll_interval_ms / 1000

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import assert_never
 
 from convertq.worker.breaker import Breaker
 from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.files import Files, discard, put_in_place
 from convertq.worker.job import Job
-from convertq.worker.job_queue import JobQueue
+from convertq.worker.job_queue import Claimant, Gate, JobQueue
 from convertq.worker.log import Log
 from convertq.worker.outcome import Completed, Failed, Interrupted, Lost, Outcome, RetryLater
 from convertq.worker.xml_check import is_whole
@@ -20,10 +21,12 @@ class Settlement:
     def __init__(self, queue: JobQueue, files: Files, breaker: Breaker, log: Log) -> None:
         self._queue, self._files, self._breaker, self._log = queue, files, breaker, log
 
-    def settle(self, job: Job, outcome: Outcome) -> None:
+    def settle(self, job: Job, outcome: Outcome, claimant: Claimant | None = None) -> tuple[Job | None, Gate] | None:
+        """With a claimant, a success claims the next job in the same commit: that claim is returned."""
+        claim = None
         match outcome:
             case Completed():
-                self._complete(job, outcome)
+                claim = self._complete(job, outcome, claimant)
             case RetryLater():
                 self._retry(job, outcome)
             case Failed():
@@ -35,20 +38,44 @@ class Settlement:
             case _:
                 assert_never(outcome)
         self._breaker.say()
+        return claim
 
-    def _complete(self, job: Job, outcome: Completed) -> None:
+    def _complete(self, job: Job, outcome: Completed, claimant: Claimant | None) -> tuple[Job | None, Gate] | None:
+        claim = None
+        if claimant is None or job.is_trial or self._queue.database.connection.is_pooled:
+            held = self._publish_and_complete(job, outcome)
+        else:
+            held, claim = self._publish_complete_and_claim(job, outcome, claimant)
+        if not held and not self._queue.was_completed(job):
+            self._let_go(job, "another holder has the job")
+            return None
+        if outcome.part:
+            discard(outcome.part)
+        self._say("complete", job, "complete", gateway_ms=outcome.gateway_ms, gateway_status=outcome.gateway_status)
+        return claim
+
+    def _publish_and_complete(self, job: Job, outcome: Completed) -> bool:
         with self._queue.database.transaction():
             held = self._queue.lock_lease(job)
             if held:
                 self._publish(job, outcome)
                 self._queue.complete_job(job, outcome, str(self._files.result(job.id)))
                 self._breaker.trial_went_well(self._queue.database, job)
-        if not held and not self._queue.was_completed(job):
-            self._let_go(job, "another holder has the job")
-            return
-        if outcome.part:
-            discard(outcome.part)
-        self._say("complete", job, "complete", gateway_ms=outcome.gateway_ms, gateway_status=outcome.gateway_status)
+        return held
+
+    def _publish_complete_and_claim(
+        self, job: Job, outcome: Completed, claimant: Claimant
+    ) -> tuple[bool, tuple[Job | None, Gate] | None]:
+        """In the middle of a queue: two trips to the database and one commit per job."""
+        began = time.monotonic()
+        if not self._queue.begin_with_lease(job):
+            return False, None
+        try:
+            self._publish(job, outcome)
+        except Failure:
+            self._queue.database.connection.rollback()
+            raise
+        return True, self._queue.complete_and_claim(job, outcome, str(self._files.result(job.id)), claimant, began)
 
     def _publish(self, job: Job, outcome: Completed) -> None:
         """Inside the transaction that locks the row: whoever is not the holder never comes here."""

@@ -26,7 +26,7 @@ class Signals:
             poll.register(descriptor, select.POLLIN)
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
-        return self._take(), ready - {self._reader}
+        return self._take() if self._reader in ready else [], ready - {self._reader}
 
     def _take(self) -> list[signal.Signals]:
         with contextlib.suppress(BlockingIOError):

@@ -34,14 +34,17 @@ class Watcher:
         self.left_a_thread_behind = False
 
     def watch(self, attempt: Attempt, background: Background) -> Ending:
-        """What the step returned, or why it was ended before that."""
+        """What the step under way returned, or why it was ended before that."""
         while True:
-            self._stopping.pause(self._time_to_next(attempt), background.done)
-            if background.join(0):
-                return background.result
+            ready = self._stopping.pause(self._time_to_next(attempt), background.done)
+            if background.done in ready:
+                return background.take_result()
             if ending := self._reason_to_end(attempt):
                 attempt.call.abort()
-                self.left_a_thread_behind |= not background.join(LETS_GO)
+                if background.has_ended(LETS_GO):
+                    background.take_result()
+                else:
+                    self.left_a_thread_behind = True
                 return ending
             self._keep(attempt)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from convertq.worker.job_queue import JobQueue
+from convertq.worker.job_queue import LOOK_EVERY, WALK_AT_LEAST_EVERY, JobQueue
 
 from tests.conftest import Connect, Dirs
 from tests.jobs import (
@@ -15,7 +15,6 @@ from tests.jobs import (
     SERVER,
     Conn,
     ask,
-    begin,
     breaker,
     claim,
     claim_all,
@@ -30,9 +29,9 @@ from tests.jobs import (
     queued_job,
     register_server,
     row_of,
+    run,
     set_breaker,
     together,
-    wait_until_blocked,
 )
 from tests.waiting import eventually
 
@@ -179,16 +178,22 @@ def test_a_trial_under_way_is_not_probed_again(conn: Conn) -> None:
 # -- the watermark: where a claim starts in the index --
 
 
-def hiccup(conn: Conn, connect: Connect, mine: JobQueue) -> None:
-    """One claim that takes long for a reason that has nothing to do with the queue."""
-    other = connect()
-    with other.transaction():
-        other.execute("LOCK TABLE servers")
-        slow = begin(lambda: mine.claim_job(SERVER, HOLDER))
-        wait_until_blocked(connect(), conn)
-        begun = time.monotonic()
-        eventually(lambda: time.monotonic() - begun > 0.2, what="a while")
-    assert slow.result(10)[0] is not None
+LITTER = """
+INSERT INTO jobs (bytes, sha256, status, created_at)
+SELECT 1, repeat('0', 64), 'queued', '2019-01-01'::timestamptz + n * interval '1 s' FROM generate_series(1, 20000) AS n
+"""
+
+
+def litter(conn: Conn, connect: Connect, mine: JobQueue) -> None:
+    """Thousands of taken rows at the beginning of the index, kept there by a snapshot that somebody holds; and one
+    claim that had to walk over them."""
+    reader, writer = connect(), connect()
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT FROM circuit_breaker")
+    writer.execute("SET session_replication_role = replica")  # without events
+    writer.execute(LITTER)
+    writer.execute("UPDATE jobs SET status = 'complete', completed_at = now() WHERE created_at < '2020-01-01'")
+    assert mine.claim_job(SERVER, HOLDER)[0] is not None
 
 
 @pytest.mark.parametrize("columns", [{"created_at": "2020-01-01"}, {"priority": 9}], ids=["older", "more urgent"])
@@ -200,23 +205,74 @@ def test_a_claim_says_nothing_to_do_only_when_there_is_nothing(
     insert_job(conn)
     insert_job(conn)
     assert mine.claim_job(SERVER, HOLDER)[0]
-    hiccup(conn, connect, mine)
+    litter(conn, connect, mine)
     insert_job(conn, **columns)
     assert mine.claim_job(SERVER, HOLDER)[0] is not None
+
+
+def insert_urgent(conn: Conn) -> UUID:
+    return insert_job(conn, priority=9)
+
+
+def insert_old(conn: Conn) -> UUID:
+    """By a program that brings its own created_at."""
+    return insert_job(conn, created_at="2020-01-01")
+
+
+def release_by_reclaim(conn: Conn) -> UUID:
+    lost = {"leased_by": "host:9:dead/1", "lease_expires_at": "yesterday"}
+    job_id = insert_job(conn, "processing", created_at="2020-01-01", **lost)
+    assert [row["id"] for row in queue(conn).reclaim_jobs()] == [job_id]
+    return job_id
+
+
+def release_by_retry(conn: Conn) -> UUID:
+    job_id = insert_job(conn, "failed", created_at="2020-01-01")
+    run(conn, "retry_jobs", ids=[job_id])
+    return job_id
+
+
+@pytest.mark.parametrize("appear", [insert_urgent, insert_old, release_by_reclaim, release_by_retry])
+def test_in_the_middle_of_a_queue_no_job_is_overlooked_for_long(
+    conn: Conn, connect: Connect, appear: Callable[[Conn], UUID]
+) -> None:
+    """Claims start behind the watermark, and there is always something there."""
+    register_server(conn)
+    mine = queue(conn)
+    for _ in range(3):
+        insert_job(conn)
+    assert mine.claim_job(SERVER, HOLDER)[0]
+    other = connect()
+    litter(conn, connect, mine)
+    expected, taken = appear(other), []
+
+    def is_taken() -> bool:
+        insert_job(conn)
+        job, _ = mine.claim_job(SERVER, HOLDER)
+        assert job is not None
+        taken.append(job.id)
+        return job.id == expected
+
+    eventually(is_taken, timeout=WALK_AT_LEAST_EVERY + 2, what="it is taken")
+    assert len(taken) > 1, "others were taken meanwhile: the watermark was in use"
+    assert config().worker_poll_interval_ms > WALK_AT_LEAST_EVERY * 1000
 
 
 def test_a_retry_that_is_due_is_found_wherever_it_is_in_the_order(conn: Conn, connect: Connect) -> None:
     register_server(conn)
     mine = queue(conn)
-    for _ in range(2):
+    for _ in range(3):
         insert_job(conn)
     assert mine.claim_job(SERVER, HOLDER)[0]
-    hiccup(conn, connect, mine)
+    litter(conn, connect, mine)
     due = insert_job(conn, created_at="2020-01-01", retry_after="yesterday")
-    mine.promote_due_jobs()
-    job, _ = mine.claim_job(SERVER, HOLDER)
-    assert job is not None
-    assert job.id == due
+
+    def is_claimed() -> bool:
+        insert_job(conn)
+        job, _ = mine.claim_job(SERVER, HOLDER)
+        return job is not None and job.id == due
+
+    eventually(is_claimed, timeout=LOOK_EVERY + 2, what="the retry is taken")
 
 
 def test_while_nothing_is_slow_the_order_is_strict(conn: Conn) -> None:

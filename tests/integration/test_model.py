@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
@@ -136,6 +137,21 @@ class QueueMachine(RuleBasedStateMachine):
                 mine.database.run("close_breaker", id=claim.id)
         if held:
             self.model.complete(claim.id)
+
+    @rule(target=claims, claim=claims, worker=sampled_from(WORKERS))
+    def complete_and_claim(self, claim: Job, worker: Worker) -> Job | MultipleResults[Job]:
+        held, mine = self.holds(claim), queue(self.connections[worker], **SETTINGS)
+        server, holder = self.servers[worker[0]], self.holder(worker)
+        if claim.is_trial:  # goes the plain way
+            return multiple()
+        assert mine.begin_with_lease(claim) == held
+        if not held:
+            return multiple()
+        job, _ = mine.complete_and_claim(claim, Completed(None), "/results/a.xml", (server, holder), time.monotonic())
+        self.model.complete(claim.id)
+        expected = self.model.claim(server, holder)
+        assert (job and (job.id, job.attempt)) == (expected and (expected.id, expected.attempts))
+        return job if job is not None else multiple()
 
     @rule(
         claim=claims,

@@ -68,13 +68,13 @@ def load(conn: Conn) -> None:
 FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
 ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
-CLAIM = {"holder": HOLDER, "server": SERVER, "lease_ttl": 600}
+CLAIM = {"look_for_due": True, "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
 #: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
 #: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "claim_job": (
         {**CLAIM, "after_priority": START[0], "after_created_at": START[1], "after_id": START[2]},
-        {"jobs_claimable", "jobs_pkey"},
+        {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
     "promote_due_jobs": ({}, {"jobs_waiting_for_retry", "jobs_pkey"}),
     "reclaim_jobs": ({"max_attempts": 3}, {"jobs_processing", "jobs_by_status", "jobs_pkey"}),

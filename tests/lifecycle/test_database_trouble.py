@@ -156,7 +156,7 @@ def test_a_worker_that_dies_while_the_database_is_down_has_its_job_requeued_afte
     row = documents.wait_for(job_id)
     assert (row["status"], row["attempt_count"]) == ("complete", 2)
     assert documents.story(job_id) == "created queued processing requeued processing complete"
-    assert documents.temp_files() == []
+    documents.wait_until_tidy()
 
 
 def test_a_reached_connection_limit_is_waited_out(

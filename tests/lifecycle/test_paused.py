@@ -34,7 +34,7 @@ def assert_it_stayed_the_others(documents: Documents, job_id: UUID, story: str) 
     assert documents.result(job_id).read_bytes() == b"<by-the-other/>"
     assert documents.story(job_id) == story
     assert documents.row(job_id)["attempt_count"] == 2
-    assert documents.temp_files() == []
+    documents.wait_until_tidy()
 
 
 def works(documents: Documents) -> bool:

@@ -48,7 +48,7 @@ def test_a_killed_workers_job_is_requeued_within_a_second_and_completed_once(
     assert len(gateway.requests_of(job_id)) == 2
     assert process.wait_for_event("worker_died")["reason"] == "SIGKILL"
     assert process.wait_for_event("requeue")["job_id"] == str(job_id)
-    assert documents.temp_files() == []
+    documents.wait_until_tidy()
 
 
 def test_only_the_dead_workers_job_is_requeued(
@@ -111,7 +111,7 @@ def test_a_killed_supervisors_job_runs_on_the_next_one(
     assert documents.wait_for(job_id, timeout=12)["status"] == "complete"
     assert documents.story(job_id) == "created queued processing reclaimed processing complete"
     assert [server["status"] for server in documents.servers()] == ["dead", "active"]
-    assert documents.temp_files() == []
+    documents.wait_until_tidy()
 
 
 def test_a_replaced_worker_works_on(supervisor: Supervisor, documents: Documents) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import ssl
 import threading
 from collections.abc import Callable
@@ -16,10 +15,11 @@ import requests
 import responses
 from convertq.cli.embedded import free_port
 from convertq.worker.errors import Code, Failure
-from convertq.worker.gateway_client import GatewayCall, Progress, code_for_status, is_healthy
+from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress, code_for_status, is_healthy
 from convertq.worker.job import Job
 
 from tests import gateway_behaviours as answers
+from tests.documents import on_disk
 from tests.gateway_behaviours import Behaviour
 from tests.jobs import PDF, begin, config
 from tests.stand_in_gateway import StandInGateway
@@ -35,7 +35,7 @@ class Caller:
     def __init__(self, url: str, pdf: bytes = PDF, mapping: str = "m", pretty: bool = True, **settings: object) -> None:
         self.job = Job(uuid4(), "h:1:a/1", 1, mapping, pretty, len(pdf), is_trial=False, queued_ms=0)
         self.progress = Progress()
-        self.call = GatewayCall(config(GATEWAY_URL=url, **settings), self.job, self.progress)
+        self.call = GatewayCall(GatewayClient(config(GATEWAY_URL=url, **settings)), self.job, self.progress)
         self.source: BinaryIO = on_disk(pdf)
         self.sink = io.BytesIO()
 
@@ -47,13 +47,6 @@ class Caller:
         with pytest.raises(Failure) as raised:
             self.run()
         return raised.value
-
-
-def on_disk(content: bytes) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("source"), "w+b")
-    file.write(content)
-    file.seek(0)
-    return file
 
 
 def answer(
@@ -83,13 +76,6 @@ def test_the_upload_is_the_file_with_its_options_and_its_id(gateway: StandInGate
 def test_pretty_is_sent_as_a_digit(gateway: StandInGateway) -> None:
     Caller(gateway.url).run()
     assert gateway.wait_for(1)[0].upload.fields["pretty"] == "1"
-
-
-def test_every_call_has_a_connection_of_its_own(gateway: StandInGateway) -> None:
-    Caller(gateway.url).run()
-    gateway.stop()
-    gateway.start()
-    assert Caller(gateway.url).run()
 
 
 # -- what comes back --

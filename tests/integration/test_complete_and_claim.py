@@ -1,0 +1,191 @@
+"""Owns the promises of a completion that takes the next claim along: one commit, or nothing of either."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from convertq.worker import settle
+from convertq.worker.breaker import Breaker
+from convertq.worker.database_url import parse_database_url
+from convertq.worker.db import connect as connect_bounded
+from convertq.worker.errors import Failure
+from convertq.worker.files import Files
+from convertq.worker.job import Job
+from convertq.worker.job_queue import Gate
+from convertq.worker.log import Log
+from convertq.worker.outcome import Completed
+from convertq.worker.settle import Settlement
+
+from tests.conftest import Connect, Dirs
+from tests.jobs import (
+    HOLDER,
+    SERVER,
+    Conn,
+    begin,
+    breaker,
+    claimed,
+    config,
+    events_of,
+    insert_job,
+    lose_lease,
+    one,
+    queue,
+    row_of,
+    run,
+    set_breaker,
+    status_of,
+    wait_until_blocked,
+)
+
+US = (SERVER, HOLDER)
+
+
+@pytest.fixture
+def bounded(database_url: str) -> Iterator[Conn]:
+    with connect_bounded(parse_database_url(database_url), "convertq:settlement") as conn:
+        yield conn
+
+
+@pytest.fixture
+def files(dirs: Dirs) -> Files:
+    return Files(dirs.uploads, dirs.results)
+
+
+def settled(conn: Conn, files: Files, job: Job, **settings: object) -> tuple[Job | None, Gate] | None:
+    log = Log(config())
+    part = files.part(job.id, job.attempt, job.holder)
+    part.write_bytes(b"<mine/>")
+    outcome = Completed(part, gateway_status=200, gateway_ms=1)
+    return Settlement(queue(conn, **settings), files, Breaker(config(), log), log).settle(job, outcome, US)
+
+
+def test_the_next_job_is_claimed_in_the_commit_of_the_one_before(bounded: Conn, files: Files) -> None:
+    job, later, next_id = claimed(bounded), insert_job(bounded), insert_job(bounded, priority=1)
+    claim = settled(bounded, files, job)
+    assert claim
+    assert claim[0]
+    assert (claim[0].id, claim[0].holder, claim[0].attempt) == (next_id, HOLDER, 1)
+    assert claim[1].more_to_claim
+    assert (status_of(bounded, job), status_of(bounded, next_id)) == ("complete", "processing")
+    events = "(job_id, event_type) IN ((%s, 'complete'), (%s, 'processing'))"
+    query = f"SELECT count(*), count(DISTINCT xact_id) AS commits FROM job_events WHERE {events}"
+    assert one(bounded, query, job.id, next_id) == {"count": 2, "commits": 1}
+    assert status_of(bounded, later) == "queued"
+
+
+def test_the_new_lease_never_seems_longer_to_its_worker_than_it_is(
+    bounded: Conn, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """now() is that of the transaction, which has begun before the result was put in place."""
+
+    def slowly(part: Path, result: Path) -> None:
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            bounded.execute("SELECT")
+
+    monkeypatch.setattr(settle, "put_in_place", slowly)
+    job, next_id = claimed(bounded), insert_job(bounded)
+    claim = settled(bounded, files, job)
+    assert claim
+    assert claim[0]
+    query = "SELECT extract(epoch FROM lease_expires_at - clock_timestamp())::float8 AS left FROM jobs WHERE id = %s"
+    left = one(bounded, query, next_id)["left"]
+    assert claim[0].lease_ends - time.monotonic() <= left + 0.01
+
+
+def test_an_empty_queue_completes_all_the_same(bounded: Conn, files: Files) -> None:
+    job = claimed(bounded)
+    claim = settled(bounded, files, job)
+    assert claim
+    assert claim[0] is None
+    assert status_of(bounded, job) == "complete"
+
+
+def test_a_worker_that_lost_its_lease_claims_nothing_along(bounded: Conn, files: Files) -> None:
+    job = claimed(bounded)
+    lose_lease(bounded, job)
+    other = insert_job(bounded)
+    assert settled(bounded, files, job) is None
+    assert status_of(bounded, other) == "queued"
+    assert not files.result(job.id).exists()
+    assert bounded.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_a_result_that_cannot_be_put_in_place_claims_nothing_along(bounded: Conn, files: Files) -> None:
+    job, other = claimed(bounded), insert_job(bounded)
+    files.result(job.id).write_bytes(b"<broken>")
+    with pytest.raises(Failure, match="in the result's place"):
+        settled(bounded, files, job)
+    assert (status_of(bounded, job), status_of(bounded, other)) == ("processing", "queued")
+    assert bounded.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_an_open_breaker_lets_the_completion_through_and_holds_the_claim(bounded: Conn, files: Files) -> None:
+    job, other = claimed(bounded), insert_job(bounded)
+    set_breaker(bounded, "open")
+    claim = settled(bounded, files, job)
+    assert claim
+    assert (claim[0], claim[1].breaker) == (None, "open")
+    assert (status_of(bounded, job), status_of(bounded, other)) == ("complete", "queued")
+
+
+def test_a_trial_closes_the_breaker_before_anything_is_claimed(bounded: Conn, files: Files) -> None:
+    first = insert_job(bounded, priority=1)
+    insert_job(bounded)
+    run(bounded, "register_server", server=SERVER, hostname="h", pid=1, version="1", environment="t", concurrency=1)
+    set_breaker(bounded, "half_open", probe_by=HOLDER)
+    job, _ = queue(bounded).claim_job(*US)
+    assert job
+    assert (job.id, job.is_trial) == (first, True)
+    assert settled(bounded, files, job) is None
+    assert (status_of(bounded, job), breaker(bounded)["state"]) == ("complete", "closed")
+
+
+def test_a_job_that_waited_for_this_one_can_be_the_next(bounded: Conn, files: Files) -> None:
+    job, dependant = claimed(bounded), insert_job(bounded, "uploaded")
+    bounded.execute("INSERT INTO job_dependencies VALUES (%s, %s)", [dependant, job.id])
+    claim = settled(bounded, files, job)
+    assert claim
+    assert claim[0]
+    assert claim[0].id == dependant
+    assert events_of(bounded, dependant) == ["created", "queued", "processing"]
+
+
+def test_a_retry_that_is_due_is_found_in_the_middle_of_a_queue(bounded: Conn, files: Files) -> None:
+    job, due = claimed(bounded), insert_job(bounded, retry_after="yesterday", priority=9)
+    insert_job(bounded)
+    mine = queue(bounded)
+    log = Log(config())
+    settlement = Settlement(mine, files, Breaker(config(), log), log)
+    taken = []
+    for _ in range(2):
+        claim = settlement.settle(job, Completed(None), US)
+        assert claim
+        assert claim[0]
+        job = claim[0]
+        taken.append(job.id)
+    assert due in taken
+
+
+def test_a_reclaim_waits_for_the_commit_and_then_finds_nothing(
+    bounded: Conn, connect: Connect, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, observer = connect(), connect()
+    job, next_id = claimed(bounded), insert_job(bounded)
+    bounded.execute("UPDATE jobs SET lease_expires_at = now() WHERE id = %s", [job.id])
+    steps = []
+
+    def meanwhile(part: Path, result: Path) -> None:
+        steps.append(begin(lambda: other.execute("UPDATE jobs SET status = 'queued', leased_by = NULL, "
+                                                 "lease_expires_at = NULL WHERE id = %s AND status = 'processing' "
+                                                 "RETURNING id", [job.id]).fetchall()))  # fmt: skip
+        wait_until_blocked(observer, other, steps[0])
+
+    monkeypatch.setattr(settle, "put_in_place", meanwhile)
+    settled(bounded, files, job)
+    assert steps[0].result(10) == []
+    assert (status_of(bounded, job), row_of(bounded, next_id)["leased_by"]) == ("complete", HOLDER)

@@ -1,0 +1,136 @@
+"""Owns the promises of the connection that a worker keeps: it costs no job an attempt, and mixes no answers."""
+
+from __future__ import annotations
+
+import io
+from uuid import uuid4
+
+import pytest
+from convertq.worker import gateway_connection
+from convertq.worker.errors import Code, Failure
+from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress
+from convertq.worker.job import Job
+
+from tests import gateway_behaviours as answers
+from tests.documents import on_disk
+from tests.gateway_behaviours import Behaviour, Exchange
+from tests.jobs import PDF, config
+from tests.stand_in_gateway import StandInGateway
+
+
+@pytest.fixture
+def client(gateway: StandInGateway) -> GatewayClient:
+    return GatewayClient(config(GATEWAY_URL=gateway.url, GATEWAY_TIMEOUT_MS=5000))
+
+
+def call(client: GatewayClient, pdf: bytes = PDF) -> bytes:
+    job = Job(uuid4(), "h:1:a/1", 1, "m", True, len(pdf), is_trial=False, queued_ms=0)
+    sink = io.BytesIO()
+    with on_disk(pdf) as source:
+        GatewayCall(client, job, Progress()).run(source, sink)
+    assert str(job.id).encode() in sink.getvalue(), "the answer is that of this job"
+    return sink.getvalue()
+
+
+def connections(gateway: StandInGateway) -> list[int]:
+    return [request.connection for request in gateway.requests]
+
+
+def test_calls_that_follow_at_once_share_a_connection(gateway: StandInGateway, client: GatewayClient) -> None:
+    for _ in range(3):
+        call(client)
+    assert len(set(connections(gateway))) == 1
+
+
+def test_each_upload_arrives_whole_over_a_kept_connection(gateway: StandInGateway, client: GatewayClient) -> None:
+    sizes = [1, 70_000, 65_536, 131_072, 3]
+    for size in sizes:
+        call(client, b"x" * size)
+    assert [request.upload.file_size for request in gateway.requests] == sizes
+    assert len(set(connections(gateway))) == 1
+
+
+def test_a_worker_that_falls_idle_gives_its_connection_back(gateway: StandInGateway, client: GatewayClient) -> None:
+    call(client)
+    client.gateway.rest()
+    call(client)
+    assert len(set(connections(gateway))) == 2
+
+
+def test_a_connection_is_not_used_after_a_while(
+    gateway: StandInGateway, client: GatewayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(client)
+    monkeypatch.setattr(gateway_connection, "KEEP", -1.0)
+    call(client)
+    assert len(set(connections(gateway))) == 2
+
+
+def test_a_gateway_that_was_restarted_in_between_costs_nothing(gateway: StandInGateway, client: GatewayClient) -> None:
+    call(client)
+    gateway.stop()
+    gateway.start()
+    call(client)
+    assert len(gateway.requests) == 2
+
+
+def hangs_up_after(behaviour: Behaviour) -> Behaviour:
+    def act(exchange: Exchange) -> None:
+        behaviour.act(exchange)
+        exchange.hang_up()
+
+    return Behaviour(f"{behaviour.name}, then hangs up", act)
+
+
+def test_a_gateway_that_hangs_up_without_a_word_costs_nothing(gateway: StandInGateway, client: GatewayClient) -> None:
+    gateway.default = hangs_up_after(answers.ok())
+    for _ in range(3):
+        call(client)
+    assert len(gateway.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code"),
+    [
+        (answers.status(503), Code.GW_5XX),
+        (answers.status(400), Code.GW_4XX),
+        (answers.document(b"<a>"), Code.GW_5XX),
+        (answers.document(b"no", "text/html"), Code.GW_5XX),
+    ],
+    ids=["503", "400", "malformed", "wrong type"],
+)
+def test_after_a_refused_answer_the_next_is_the_next_jobs_own(
+    gateway: StandInGateway, client: GatewayClient, behaviour: Behaviour, code: Code
+) -> None:
+    call(client)
+    gateway.script(behaviour)
+    with pytest.raises(Failure) as raised:
+        call(client)
+    assert raised.value.code is code
+    call(client)
+    assert len(gateway.requests) == 3
+
+
+def test_bytes_behind_an_answer_are_never_taken_for_the_next_one(
+    gateway: StandInGateway, client: GatewayClient
+) -> None:
+    forged = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: 9\r\n\r\n<forged/>"
+
+    def act(exchange: Exchange) -> None:
+        exchange.answer(200, answers.XML_TYPE, exchange.xml)
+        exchange.send(forged)
+
+    gateway.script(Behaviour("says more than it was asked", act))
+    call(client)
+    call(client)
+
+
+def test_an_aborted_call_leaves_no_connection_behind(gateway: StandInGateway, client: GatewayClient) -> None:
+    call(client)
+    gateway.script(answers.truncated())
+    with pytest.raises(Failure):
+        call(client)
+    call(client)
+    first, cut, after = connections(gateway)
+    assert first == cut
+    assert after != cut
