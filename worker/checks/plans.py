@@ -15,8 +15,8 @@ HOT = ("claim_job", "promote_due_jobs", "reclaim_jobs", "extend_lease", "complet
 VALUES: dict[str, Any] = {
     "id": UUID(int=0), "holder": "doctor/0", "server": "doctor", "attempt": 1, "lease_ttl": 600, "max_attempts": 3,
     "after_priority": -(2**63), "after_created_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0),
-    "look_for_due": True, "result_path": "", "retention_days": 30, "gateway_ok": True, "gateway_status": 200, "gateway_ms": 1,
-    "duration_ms": 1,
+    "look_for_due": True, "result_path": "", "retention_days": 30, "gateway_ok": True, "gateway_status": 200,
+    "gateway_ms": 1, "duration_ms": 1,
 }  # fmt: skip
 
 
