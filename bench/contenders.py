@@ -1,12 +1,13 @@
-"""Who is compared: how each makes its tables, takes jobs, is started, and says what it has completed."""
+"""Who is compared. The peers run as their documentation recommends for throughput, in an environment of their own."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -15,69 +16,17 @@ from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import connect
 from convertq.worker.migrations import migrate
 
+from bench.contender import ROOT, Contender, Place, Submit, count
 from bench.documents import PDF_BYTES
 
 BIN = Path(sys.executable).parent
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a contender gets for a round: a database, a gateway, and directories of its own."""
-
-    database_url: str
-    gateway_url: str
-    home: Path
-
-    @property
-    def uploads(self) -> Path:
-        return self.home / "uploads"
-
-    @property
-    def results(self) -> Path:
-        return self.home / "results"
-
-    @property
-    def log(self) -> Path:
-        return self.home / "log"
-
-    def environment(self, **more: str) -> dict[str, str]:
-        """The same names for every contender; nothing of the caller's settings but what a program needs to start."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        return {
-            **kept, "DATABASE_URL": self.database_url, "GATEWAY_URL": self.gateway_url,
-            "UPLOADS_DIR": str(self.uploads), "RESULTS_DIR": str(self.results), **more,
-        }  # fmt: skip
-
-
-class Contender(ABC):
-    name: str
-
-    @abstractmethod
-    def prepare(self, place: Place) -> None:
-        """Makes its tables."""
-
-    @abstractmethod
-    def enqueue(self, place: Place, ids: Sequence[UUID]) -> None: ...
-
-    @abstractmethod
-    def command(self, workers: int) -> list[str]: ...
-
-    @abstractmethod
-    def completed(self, place: Place) -> int:
-        """As its own table says."""
-
-    def environment(self, place: Place) -> Mapping[str, str]:
-        return place.environment()
-
-    def _count(self, place: Place, statement: bytes) -> int:
-        with psycopg.connect(place.database_url, autocommit=True) as conn:
-            row = conn.execute(statement).fetchone()
-        assert row
-        return int(row[0])
+PEERS = ROOT / "bench" / ".peers" / "bin"
+#: of Procrastinate and PgQueuer; more workers than that are threads or batches in them
+PROCESSES = 4
 
 
 class Convertq(Contender):
-    """As it comes: events, fence, fsync and XML check on, INFO log."""
+    """As it comes: events, fence, fsync and XML check on, log at INFO."""
 
     name = "convertq"
     SUBMIT = "INSERT INTO jobs (id, owner_session_id, bytes, sha256, status) VALUES (%s, 'bench', %s, %s, 'queued')"
@@ -90,16 +39,119 @@ class Convertq(Contender):
     def enqueue(self, place: Place, ids: Sequence[UUID]) -> None:
         """As the README tells any application to."""
         with psycopg.connect(place.database_url) as conn, conn.cursor() as cursor:
-            cursor.executemany(self.SUBMIT, [(job_id, PDF_BYTES, job_id.hex * 2) for job_id in ids])
+            cursor.executemany(self.SUBMIT, map(self._row, ids))
 
-    def command(self, workers: int) -> list[str]:
-        return [str(BIN / "convertq"), "worker", "run", "--concurrency", str(workers)]
+    @contextmanager
+    def submitting(self, place: Place) -> Iterator[Submit]:
+        with psycopg.connect(place.database_url, autocommit=True) as conn:
 
-    def environment(self, place: Place) -> Mapping[str, str]:
-        return place.environment(WORKER_ENVIRONMENT="bench")
+            def submit(job_id: UUID) -> float:
+                before = time.monotonic()
+                conn.execute(self.SUBMIT, self._row(job_id))
+                return before
+
+            yield submit
+
+    @staticmethod
+    def _row(job_id: UUID) -> tuple[UUID, int, str]:
+        return job_id, PDF_BYTES, job_id.hex * 2
+
+    def commands(self, workers: int) -> list[list[str]]:
+        return [[str(BIN / "convertq"), "worker", "run", "--concurrency", str(workers)]]
 
     def completed(self, place: Place) -> int:
-        return self._count(place, b"SELECT count(*) FROM jobs WHERE status = 'complete'")
+        return count(place, b"SELECT count(*) FROM jobs WHERE status = 'complete'")
 
 
-CONTENDERS: dict[str, Contender] = {contender.name: contender for contender in (Convertq(),)}
+class BareLoop(Contender):
+    """convertq's own gateway call and atomic write over a list of files: what any queue comes on top of."""
+
+    name = "bare loop"
+
+    def prepare(self, place: Place) -> None:
+        pass
+
+    def enqueue(self, place: Place, ids: Sequence[UUID]) -> None:
+        pass
+
+    def submitting(self, place: Place) -> AbstractContextManager[Submit]:
+        raise NotImplementedError("it takes no jobs")
+
+    def commands(self, workers: int) -> list[list[str]]:
+        return [[sys.executable, "-m", "bench.bare_loop", str(workers)]]
+
+    def completed(self, place: Place) -> int:
+        return sum(name.endswith(".xml") for name in os.listdir(place.results))  # noqa: PTH208
+
+
+class Peer(Contender):
+    module: str
+
+    def prepare(self, place: Place) -> None:
+        self._ask(place, "prepare")
+
+    def enqueue(self, place: Place, ids: Sequence[UUID]) -> None:
+        self._ask(place, "enqueue", "\n".join(map(str, ids)))
+
+    def _command(self, verb: str) -> list[str]:
+        return [str(PEERS / "python"), "-m", "bench.peers", self.module, verb]
+
+    def _ask(self, place: Place, verb: str, text: str = "") -> None:
+        subprocess.run(self._command(verb), input=text, env=place.environment(), text=True, check=True)
+
+    @contextmanager
+    def submitting(self, place: Place) -> Iterator[Submit]:
+        """Through the peer's own API, in a process that stays."""
+        with subprocess.Popen(
+            self._command("submit"), env=place.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            asked, told = process.stdin, process.stdout
+            assert asked
+            assert told
+
+            def submit(job_id: UUID) -> float:
+                print(job_id, file=asked, flush=True)
+                return float(told.readline())
+
+            yield submit
+            asked.close()
+
+
+class Procrastinate(Peer):
+    """Synchronous tasks: several worker processes, and threads in them when more is to run at a time."""
+
+    name, module = "Procrastinate", "procrastinate"
+
+    def commands(self, workers: int) -> list[list[str]]:
+        worker = [str(PEERS / "procrastinate"), "--app", "bench.peers.procrastinate_app.app", "worker"]
+        processes = min(PROCESSES, workers)
+        return [[*worker, "--concurrency", str(workers // processes)]] * processes
+
+    def completed(self, place: Place) -> int:
+        return count(place, b"SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'")
+
+
+class PgQueuer(Peer):
+    module = "pgqueuer"
+
+    def __init__(self, name: str, batch_size: int) -> None:
+        self.name, self._batch_size = name, batch_size
+
+    def commands(self, workers: int) -> list[list[str]]:
+        worker = [str(PEERS / "pgq"), "run", "bench.peers.pgqueuer_app:main"]
+        return [[*worker, "--batch-size", str(self._batch_size)]] * workers
+
+    def completed(self, place: Place) -> int:
+        return count(place, b"SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'")
+
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        Convertq(),
+        Procrastinate(),
+        PgQueuer("PgQueuer", batch_size=10),
+        PgQueuer("PgQueuer one at a time", batch_size=1),
+        BareLoop(),
+    )
+}

@@ -6,17 +6,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.contenders import Contender, Place
+from bench.contender import Contender, Place
 from bench.documents import check, lay_out
 from bench.gateway import Gateway
 from bench.postgres import PLACE, DurablePostgres
 from bench.processes import cpu_seconds, running
 
-START_WITHIN = 60.0  # s until every worker has its first job
+START_WITHIN = 40.0  # s until every worker has its first job
 STALLS_AFTER = 60.0  # s without another request
 
 
@@ -41,7 +41,7 @@ def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway)
     """A database with the contender's tables, and empty directories."""
     home = Path(tempfile.mkdtemp(prefix="convertq-bench-", dir=PLACE))
     try:
-        with postgres.database("bench_" + contender.name.replace("-", "_")) as url:
+        with postgres.database("bench_" + contender.name.lower().replace(" ", "_")) as url:
             place = Place(url, gateway.url, home)
             place.uploads.mkdir()
             place.results.mkdir()
@@ -55,6 +55,17 @@ def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway)
         shutil.rmtree(home, ignore_errors=True)
 
 
+@contextmanager
+def working(contender: Contender, place: Place, workers: int, **settings: str) -> Iterator[list[int]]:
+    """Its processes; the pids of those that were started."""
+    with ExitStack() as started:
+        environment = place.environment(**settings)
+        yield [
+            started.enter_context(running(command, environment, place.log)).pid
+            for command in contender.commands(workers)
+        ]
+
+
 def run_round(
     contender: Contender, postgres: DurablePostgres, gateway: Gateway, jobs: int, workers: int, delay: float = 0.0
 ) -> Round:
@@ -64,13 +75,13 @@ def run_round(
         contender.enqueue(place, ids)
         postgres.settle()
         gateway.reset(hold=True, delay=delay)
-        with running(contender.command(workers), contender.environment(place), place.log) as process:
+        with working(contender, place, workers) as pids:
             gateway.wait_for(workers, START_WITHIN)
             assert postgres.pid
-            before = cpu_seconds(process.pid), cpu_seconds(postgres.pid)
+            before = cpu_seconds(*pids), cpu_seconds(postgres.pid)
             began = gateway.open()
             ended = _wait_until_done(contender, place, gateway, jobs)
-            after = cpu_seconds(process.pid), cpu_seconds(postgres.pid)
+            after = cpu_seconds(*pids), cpu_seconds(postgres.pid)
         check(ids, (seen.job_id for seen in gateway.seen()), place.results)
     return Round(jobs, ended - began, after[0] - before[0], after[1] - before[1])
 
