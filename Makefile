@@ -46,8 +46,8 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
-bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs
-	$(RUN) bench.claims
+bench: $(STAMP) $(PEERS) ## side by side with its peers, on big tables, commands on a million jobs; BENCH_LONG=1 adds an hour
+	$(RUN) bench
 	$(RUN) bench.operator_commands
 
 bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers

@@ -80,20 +80,22 @@ def run_round(
             assert postgres.pid
             before = cpu_seconds(*pids), cpu_seconds(postgres.pid)
             began = gateway.open()
-            ended = _wait_until_done(contender, place, gateway, jobs)
+            ended = wait_until_done(contender, place, gateway, jobs)
             after = cpu_seconds(*pids), cpu_seconds(postgres.pid)
         check(ids, (seen.job_id for seen in gateway.seen()), place.results)
     return Round(jobs, ended - began, after[0] - before[0], after[1] - before[1])
 
 
-def _wait_until_done(contender: Contender, place: Place, gateway: Gateway, jobs: int) -> float:
-    """The database is left alone until the last request has been seen."""
-    count, changed = 0, time.monotonic()
+def wait_until_done(contender: Contender, place: Place, gateway: Gateway, jobs: int) -> float:
+    """Looks seldom while there is much to do, and leaves the database alone until the last request has been seen."""
+    count, began = 0, time.monotonic()
+    changed = began
     while count < jobs or contender.completed(place) < jobs:
         now = time.monotonic()
         if now - changed > STALLS_AFTER:
             raise TimeoutError(f"{contender.name} stopped at request {count} of {jobs}")
-        time.sleep(0.1 if count < jobs * 0.97 else 0.01)
+        time_left = (now - began) * (jobs - count) / max(1, count)
+        time.sleep(min(0.25, max(0.005, time_left / 2)))
         if (seen := gateway.count()) != count:
             count, changed = seen, now
     return time.monotonic()

@@ -13,13 +13,19 @@ import os
 from collections.abc import Sequence
 from statistics import median
 
+from bench import report
 from bench.contenders import CONTENDERS
 from bench.gateway import Gateway, null_gateway
 from bench.postgres import DurablePostgres
+from bench.report import Row, at_least, at_most, ratio
 from bench.round import Round, run_round
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 JOBS = int(os.environ.get("BENCH_JOBS", "4000"))
+#: the throughput of convertq against each, at least
+BARS = {"Procrastinate": 2.4, "PgQueuer": 1.0, "PgQueuer one at a time": 1.8, "bare loop": 0.75}
+SLOW, SLOW_WORKERS = 0.1, 16  # s that the gateway takes, and how many wait for it at a time
+SLOW_NAMES = ("convertq", "Procrastinate", "PgQueuer one at a time")
 
 Results = dict[str, list[Round]]
 
@@ -46,25 +52,41 @@ def compare(
     return results
 
 
-def rate(rounds: Sequence[Round]) -> float:
-    return median(one.rate for one in rounds)
-
-
-def cpu_per_job(rounds: Sequence[Round]) -> float:
-    return median(one.cpu_per_job for one in rounds)
-
-
 def table(results: Results) -> str:
     lines = ["| | jobs/s | least–most | CPU ms a job: its own | PostgreSQL |", "|---|---:|---:|---:|---:|"]
     for name, rounds in results.items():
         rates = [one.rate for one in rounds]
         own, server = (1000 * median(cpus) for cpus in _cpus(rounds))
-        lines.append(f"| {name} | {rate(rounds):.0f} | {min(rates):.0f}–{max(rates):.0f} | {own:.2f} | {server:.2f} |")
+        lines.append(f"| {name} | {median(rates):.0f} | {min(rates):.0f}–{max(rates):.0f} | {own:.2f} | {server:.2f} |")
     return "\n".join(lines)
 
 
 def _cpus(rounds: Sequence[Round]) -> tuple[list[float], list[float]]:
     return [one.cpu / one.jobs for one in rounds], [one.postgres_cpu / one.jobs for one in rounds]
+
+
+def rows(results: Results) -> list[Row]:
+    rates = {name: [one.rate for one in rounds] for name, rounds in results.items()}
+    cpus = {name: [one.cpu_per_job for one in rounds] for name, rounds in results.items()}
+    found = [
+        at_least(
+            f"throughput, N = 4, against {name}", bar, ratio(rates["convertq"], rates[name]), "×",
+            f"{median(rates['convertq']):.0f} and {median(rates[name]):.0f} jobs/s",
+        )
+        for name, bar in BARS.items()
+    ]  # fmt: skip
+    ours, theirs = (1000 * median(cpus[name]) for name in ("convertq", "Procrastinate"))
+    against = ratio(cpus["convertq"], cpus["Procrastinate"])
+    note = f"{ours:.2f} and {theirs:.2f} ms"
+    return [*found, at_most("CPU with PostgreSQL's per job, against Procrastinate", 0.6, against, "×", note)]
+
+
+def with_a_slow_gateway(postgres: DurablePostgres, gateway: Gateway, rounds: int) -> Row:
+    ideal = SLOW_WORKERS / SLOW
+    results = compare(postgres, gateway, SLOW_NAMES, rounds, int(ideal * 6), SLOW_WORKERS, SLOW)
+    shares = {name: median(one.rate for one in done) / ideal for name, done in results.items()}
+    note = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+    return at_least("gateway of 100 ms, N = 16: share of the ideal", 0.93, shares["convertq"], "", note)
 
 
 def main() -> None:
@@ -80,6 +102,8 @@ def main() -> None:
             postgres, gateway, asked.only.split(","), asked.rounds, asked.jobs, asked.workers, asked.delay
         )
     print(f"\n{table(results)}")
+    if results.keys() == CONTENDERS.keys():
+        print(f"\n{report.table(rows(results))}")
 
 
 if __name__ == "__main__":
