@@ -150,7 +150,7 @@ CONTENDERS: dict[str, Contender] = {
     for contender in (
         Convertq(),
         Procrastinate(),
-        PgQueuer("PgQueuer", batch_size=10),
+        PgQueuer("PgQueuer", batch_size=100),
         PgQueuer("PgQueuer one at a time", batch_size=1),
         BareLoop(),
     )

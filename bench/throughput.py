@@ -37,7 +37,7 @@ def compare(
     rounds: int,
     jobs: int,
     workers: int,
-    delay: float,
+    delay: float = 0.0,
 ) -> Results:
     """A B C, A B C, …: whatever else the machine does meets them all."""
     results: Results = {name: [] for name in names}
@@ -45,10 +45,8 @@ def compare(
         for name in names:
             done = run_round(CONTENDERS[name], postgres, gateway, jobs, workers, delay)
             results[name].append(done)
-            print(
-                f"round {number}: {name:<20} {done.rate:7.0f} jobs/s, {done.cpu_per_job * 1000:.2f} ms CPU a job",
-                flush=True,
-            )
+            cost = f"{done.cpu_per_job * 1000:.2f} ms CPU a job"
+            print(f"round {number}: {name:<22} {done.rate:7.0f} jobs/s, {cost}", flush=True)
     return results
 
 
