@@ -12,7 +12,6 @@ import contextlib
 import heapq
 import re
 import select
-import signal
 import socket
 import time
 from urllib.parse import parse_qs, urlsplit
@@ -97,21 +96,21 @@ class NullGateway:
                 self._received(client)
 
     def _received(self, client: Client) -> None:
-        if client.head.startswith(b"POST /process"):
-            found = CORRELATION.search(client.head)
-            self._seen.append((found[1] if found else b"-", client.arrived))
-            if self._held is not None:
-                self._held.append(client)
-            elif self._delay:
-                heapq.heappush(self._due, (client.arrived + self._delay, len(self._seen), client))
-            else:
-                self._answer(client)
-        else:
+        if not client.head.startswith(b"POST /process"):
             self._control(client)
+            return
+        found = CORRELATION.search(client.head)
+        self._seen.append((found[1] if found else b"-", client.arrived))
+        if self._held is not None:
+            self._held.append(client)
+        elif self._delay:
+            heapq.heappush(self._due, (client.arrived + self._delay, len(self._seen), client))
+        else:
+            self._answer(client)
 
     def _answer(self, client: Client) -> None:
         found = CORRELATION.search(client.head)
-        self._send(client, b"200 OK", answer(found[1] if found else b"-" * 36), b"application/xml")
+        self._send(client, answer(found[1] if found else b"-" * 36), b"application/xml")
 
     def _control(self, client: Client) -> None:
         asked = urlsplit(client.head.split(b" ", 2)[1].decode())
@@ -132,16 +131,16 @@ class NullGateway:
             case "/seen":
                 body = b"".join(b"%b %.6f\n" % seen for seen in self._seen)
         client.socket.settimeout(30)  # of any size: whoever asks reads it at once
-        self._send(client, b"200 OK", body, b"text/plain")
+        self._send(client, body, b"text/plain")
         if client.socket.fileno() >= 0:
             client.socket.setblocking(False)
 
-    def _send(self, client: Client, status: bytes, body: bytes, kind: bytes) -> None:
+    def _send(self, client: Client, body: bytes, kind: bytes) -> None:
         ending = b"close" if client.closes else b"keep-alive"
-        head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: %b\r\n\r\n"
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: %b\r\n\r\n"
         closes, client.head, client.missing, client.arrived = client.closes, b"", -1, 0.0
         try:
-            client.socket.sendall(head % (status, kind, len(body), ending) + body)
+            client.socket.sendall(head % (kind, len(body), ending) + body)
         except OSError:  # the client has gone away
             closes = True
         if closes:
@@ -153,7 +152,6 @@ class NullGateway:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gateway = NullGateway()
     print(f"listening on {gateway.url}", flush=True)
     gateway.serve()

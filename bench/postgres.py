@@ -18,6 +18,12 @@ from convertq.cli.embedded_scratch import Scratch, fast_base
 PLACE = Path(os.environ.get("BENCH_DIR") or fast_base())
 
 
+def file_system() -> str:
+    """Of the place: tmpfs, ext4, …"""
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    return max((len(point), kind) for point, kind in mounts if PLACE.resolve().is_relative_to(point))[1]
+
+
 class DurablePostgres(EmbeddedPostgres):
     """`settings` is empty: fsync, synchronous_commit and full_page_writes are on, as PostgreSQL comes."""
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+from bench.postgres import file_system
+
 
 @dataclass(frozen=True)
 class Row:
@@ -47,8 +49,6 @@ def table(rows: Sequence[Row]) -> str:
 def machine(postgres_version: str) -> str:
     """One line: figures without it say nothing."""
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    cores = len(os.sched_getaffinity(0))
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {cores} cores{f' ({model[1]})' if model else ''}, "
-        f"PostgreSQL {postgres_version} with its durable defaults, Python {platform.python_version()}"
-    )
+    cores = f"{len(os.sched_getaffinity(0))} cores{f' ({model[1]})' if model else ''}"
+    server = f"PostgreSQL {postgres_version} with its durable defaults on {file_system()}"
+    return f"{datetime.now(UTC):%Y-%m-%d}, {cores}, {server}, Python {platform.python_version()}"
