@@ -47,6 +47,7 @@ class Place:
 
 class Contender(ABC):
     name: str
+    fewest_jobs = 0  # of a round: with less, what one process takes ahead would leave another without work
 
     @abstractmethod
     def prepare(self, place: Place) -> None:

@@ -136,9 +136,11 @@ class PgQueuer(Peer):
 
     def __init__(self, name: str, batch_size: int) -> None:
         self.name, self._batch_size = name, batch_size
+        self.fewest_jobs = 2 * PROCESSES * batch_size
 
     def commands(self, workers: int) -> list[list[str]]:
-        worker = [str(PEERS / "pgq"), "run", "bench.peers.pgqueuer_app:main"]
+        """Patient about heartbeats: while the gateway is held, a job must not be taken for a dead worker's."""
+        worker = [str(PEERS / "pgq"), "run", "bench.peers.pgqueuer_app:main", "--heartbeat-timeout", "300"]
         return [[*worker, "--batch-size", str(self._batch_size)]] * workers
 
     def completed(self, place: Place) -> int:

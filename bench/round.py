@@ -70,6 +70,7 @@ def run_round(
     contender: Contender, postgres: DurablePostgres, gateway: Gateway, jobs: int, workers: int, delay: float = 0.0
 ) -> Round:
     """The gateway holds the first answers back until every worker waits for one: start-up is in nobody's figure."""
+    jobs = max(jobs, contender.fewest_jobs)
     with place_for(contender, postgres, gateway) as place:
         ids = lay_out(place.uploads, jobs)
         contender.enqueue(place, ids)
