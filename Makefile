@@ -5,7 +5,8 @@ TEST_JOBS ?= 3
 PACKAGES = cli gateway sql worker
 
 VENV = .venv
-STAMP = $(VENV)/.installed
+STAMP := $(VENV)/.installed
+PEERS = bench/.peers/.installed
 RUN = $(VENV)/bin/python -m
 
 # uv installs four to ten times faster than pip, but nobody has to have it.
@@ -25,7 +26,7 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test lint fmt types chaos bench picture demo wheel install-hooks clean
+.PHONY: help test lint fmt types chaos bench bench-peers picture demo wheel install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -45,9 +46,11 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
-bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs
-	$(RUN) bench.claims
+bench: $(STAMP) $(PEERS) ## side by side with its peers, on big tables, commands on a million jobs; BENCH_LONG=1 adds an hour
+	$(RUN) bench
 	$(RUN) bench.operator_commands
+
+bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers
 
 picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
 	$(RUN) bench.demo_picture
@@ -63,13 +66,20 @@ install-hooks: ## lint before every commit
 	git config core.hooksPath .githooks
 
 clean: ## remove what was built, .venv included
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Type checkers do not see setup.cfg's package_dir: show them the folders under the names that are imported.
 types:
 	@mkdir -p build/types/convertq
 	@for name in $(PACKAGES); do ln -sfn "../../../$$name" "build/types/convertq/$$name"; done
+
+# The recipes above for another environment: what convertq is compared with is no dependency of it.
+$(PEERS): private VENV = bench/.peers
+$(PEERS): bench/peers-requirements.txt
+	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
+	$(INSTALL) --quiet -r $<
+	@touch $@
 
 $(STAMP): setup.cfg pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH: apt-get install python3" >&2; exit 1; }

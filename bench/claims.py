@@ -1,118 +1,83 @@
-"""Claims on a large table: their time by table size, and with a snapshot held open that keeps every dead row."""
+"""A claim costs the same whatever is in the table: its p50 on a big table against a small one, in turns.
+
+    python -m bench.claims
+
+BENCH_QUEUED (1,000,000), BENCH_TERMINAL (10,000,000), BENCH_NOT_DUE and BENCH_BLOCKED (300,000) are the sizes.
+"""
 
 from __future__ import annotations
 
 import os
-import statistics
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from statistics import median, quantiles
 
-import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker.config import Config, read_config
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import Database, connect
+from convertq.worker.config import Config
+from convertq.worker.db import Database
 from convertq.worker.job_queue import JobQueue
-from convertq.worker.migrations import migrate
-from convertq.worker.outcome import Completed
 
-ROWS = [int(part) for part in os.environ.get("BENCH_ROWS", "10000,1000000,10000000").split(",")]
-CLAIMS = 2000
-CLIENTS = 4
-SECONDS = int(os.environ.get("BENCH_SECONDS", "60"))
-SERVER = "bench:1:0"
+from bench.big_table import SERVER, Rows, big_table
+from bench.postgres import DurablePostgres
+from bench.report import Row, at_most, table
 
-FILL = """
-INSERT INTO jobs (bytes, sha256, status, created_at, completed_at)
-SELECT 1, md5(n::text) || md5(n::text), 'complete', now() - interval '1 day' + n * interval '1 ms', now()
-  FROM generate_series(1, %s) n
-"""
-QUEUE = """
-INSERT INTO jobs (bytes, sha256, status, queued_at, retry_after)
-SELECT 1, md5(n::text) || md5(n::text), 'queued', now(), CASE WHEN n %% 10 = 0 THEN now() + interval '1 day' END
-  FROM generate_series(1, %s) n
-"""
-SUBMIT = "INSERT INTO jobs (bytes, sha256, status) VALUES (1, md5(random()::text) || md5(random()::text), 'queued')"
+SMALL = Rows(queued=1000)
+LARGE = Rows(
+    queued=int(os.environ.get("BENCH_QUEUED", "1000000")), terminal=int(os.environ.get("BENCH_TERMINAL", "10000000"))
+)
+WAITING = Rows(
+    queued=1000,
+    not_due=int(os.environ.get("BENCH_NOT_DUE", "300000")),
+    blocked=int(os.environ.get("BENCH_BLOCKED", "300000")),
+)
+WARM_UP, TURNS, CLAIMS = 50, 15, 50  # claims before the clock; turns; claims in each
 
 
-@contextmanager
-def server() -> Iterator[tuple[EmbeddedPostgres, Config]]:
-    """Durable settings: a figure from a server that does not fsync would say nothing."""
-    settings = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
-    with EmbeddedPostgres(settings=settings, port=0) as postgres:
-        url = parse_database_url(postgres.url())
-        with connect(url, "bench") as connection:
-            migrate(connection, "public")
-        config = read_config({"DATABASE_URL": postgres.url()})
-        register(Database.open(url, "bench"))
-        yield postgres, config
+class Claimer:
+    """One worker's connection, and how long each of its claims took."""
+
+    def __init__(self, config: Config) -> None:
+        self._queue = JobQueue(Database.open(config.database, "bench"), config)
+        self.claim(WARM_UP)
+
+    def claim(self, number: int) -> list[float]:
+        times = []
+        for _ in range(number):
+            before = time.perf_counter()
+            job, _ = self._queue.claim_job(SERVER, f"{SERVER}/1")
+            times.append((time.perf_counter() - before) * 1000)
+            assert job is not None
+        return times
 
 
-def register(database: Database) -> None:
-    database.run(
-        "register_server", server=SERVER, hostname="bench", pid=1, version="bench", environment="bench", concurrency=1
-    )
+def compare(postgres: DurablePostgres, large: Rows, small: Rows) -> tuple[list[float], list[float]]:
+    """Milliseconds of each claim."""
+    with ExitStack() as loaded:
+        claimers = [
+            Claimer(loaded.enter_context(big_table(postgres, name, rows)))
+            for name, rows in (("large", large), ("small", small))
+        ]
+        times: tuple[list[float], list[float]] = [], []
+        for _ in range(TURNS):
+            for claimer, found in zip(claimers, times, strict=True):
+                found += claimer.claim(CLAIMS)
+        return times
 
 
-def fill(postgres: EmbeddedPostgres, done: int, queued: int) -> None:
-    with psycopg.connect(postgres.url(), autocommit=True) as conn:
-        conn.execute("ALTER TABLE jobs DISABLE TRIGGER USER")
-        conn.execute(FILL, [done])
-        conn.execute(QUEUE, [queued])
-        conn.execute("ALTER TABLE jobs ENABLE TRIGGER USER")
-        conn.execute("VACUUM ANALYZE jobs")
+def row(postgres: DurablePostgres, large: Rows) -> Row:
+    on_large, on_small = compare(postgres, large, SMALL)
+    p99 = quantiles(on_large, n=100)[98]
+    note = f"{median(on_large):.2f} and {median(on_small):.2f} ms, p99 {p99:.1f} ms"
+    return at_most(f"claim p50, {large}, against {SMALL}", 1.3, median(on_large) / median(on_small), "×", note)
 
 
-def claim_times(config: Config) -> list[float]:
-    queue = JobQueue(Database.open(config.database, "bench"), config)
-    times = []
-    for _ in range(CLAIMS):
-        before = time.perf_counter()
-        job, _ = queue.claim_job(SERVER, f"{SERVER}/1")
-        times.append((time.perf_counter() - before) * 1000)
-        assert job is not None
-    return times
+def rows(postgres: DurablePostgres) -> list[Row]:
+    return [row(postgres, large) for large in (LARGE, WAITING)]
 
 
-def by_size() -> None:
-    print("| rows | claim p50 | p99 |\n|---|---|---|")
-    for rows in ROWS:
-        with server() as (postgres, config):
-            fill(postgres, rows, CLAIMS * 2 + rows // 20)
-            times = claim_times(config)
-            print(f"| {rows:,} | {statistics.median(times):.2f} ms | {statistics.quantiles(times, n=100)[98]:.2f} ms |")
-
-
-def churn(config: Config, slot: int, done: list[int], end: float) -> None:
-    """Submit, claim, complete, as fast as it goes, without files or a gateway."""
-    database = Database.open(config.database, "bench")
-    queue = JobQueue(database, config)
-    while time.monotonic() < end:
-        database.connection.execute(SUBMIT)
-        job, _ = queue.claim_job(SERVER, f"{SERVER}/{slot}")
-        if job and queue.complete_job(job, Completed(None), "bench"):
-            done[int((time.monotonic() - end + SECONDS) // 10)] += 1
-
-
-def with_a_held_snapshot() -> None:
-    with server() as (postgres, config), psycopg.connect(postgres.url()) as reader:
-        fill(postgres, 0, 5000)  # a backlog, so that a claim finds something
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        reader.execute("SELECT count(*) FROM jobs")
-        done = [0] * (SECONDS // 10 + 1)
-        end = time.monotonic() + SECONDS
-        clients = [threading.Thread(target=churn, args=(config, slot, done, end)) for slot in range(CLIENTS)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
-        print("\n| with a snapshot held open, after | jobs a second |\n|---|---|")
-        for tens, count in enumerate(done[: SECONDS // 10]):
-            print(f"| {tens * 10}–{tens * 10 + 10} s | {count / 10:.0f} |")
+def main() -> None:
+    with DurablePostgres() as postgres:
+        print(table(rows(postgres)))
 
 
 if __name__ == "__main__":
-    by_size()
-    with_a_held_snapshot()
+    main()

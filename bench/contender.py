@@ -1,0 +1,76 @@
+"""What every contender is given, and what is asked of it: tables, jobs, processes, and what it has completed."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+
+ROOT = Path(__file__).resolve().parent.parent
+Submit = Callable[[UUID], float]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a contender gets for a round: a database, a gateway, and directories of its own."""
+
+    database_url: str
+    gateway_url: str
+    home: Path
+
+    @property
+    def uploads(self) -> Path:
+        return self.home / "uploads"
+
+    @property
+    def results(self) -> Path:
+        return self.home / "results"
+
+    @property
+    def log(self) -> Path:
+        return self.home / "log"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The same names for every contender; of the caller's only what a program needs to start."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        return {
+            **kept, "PYTHONPATH": str(ROOT), "DATABASE_URL": self.database_url, "GATEWAY_URL": self.gateway_url,
+            "UPLOADS_DIR": str(self.uploads), "RESULTS_DIR": str(self.results), **more,
+        }  # fmt: skip
+
+
+class Contender(ABC):
+    name: str
+    fewest_jobs = 0  # of a round: with less, what one process takes ahead would leave another without work
+
+    @abstractmethod
+    def prepare(self, place: Place) -> None:
+        """Makes its tables."""
+
+    @abstractmethod
+    def enqueue(self, place: Place, ids: Sequence[UUID]) -> None: ...
+
+    @abstractmethod
+    def submitting(self, place: Place) -> AbstractContextManager[Submit]:
+        """For one job after another, over a connection that is open; says the monotonic time just before."""
+
+    @abstractmethod
+    def commands(self, workers: int) -> list[list[str]]:
+        """One for each process that is started."""
+
+    @abstractmethod
+    def completed(self, place: Place) -> int:
+        """As its own table says."""
+
+
+def count(place: Place, statement: bytes) -> int:
+    with psycopg.connect(place.database_url, autocommit=True) as conn:
+        row = conn.execute(statement).fetchone()
+    assert row
+    return int(row[0])

@@ -1,0 +1,1 @@
+"""What runs in the peers' own virtual environment (`make bench-peers`): nothing here imports convertq."""

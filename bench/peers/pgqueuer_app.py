@@ -1,0 +1,47 @@
+"""PgQueuer: an entrypoint that does its work where it is called, one job of the batch after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import asyncpg
+from pgqueuer import AsyncpgDriver, Job, PgQueuer, Queries
+
+from bench.peers import work
+
+opened: list[Queries] = []
+
+
+@asynccontextmanager
+async def main() -> AsyncIterator[PgQueuer]:
+    """What `pgq run` runs: one direct connection, as its documentation advises for a worker."""
+    queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(os.environ["DATABASE_URL"])))
+    queue.entrypoint("convert")(convert)
+    yield queue
+
+
+async def convert(job: Job) -> None:
+    assert job.payload
+    work.convert(job.payload.decode())
+
+
+async def open_up() -> None:
+    opened.append(Queries(AsyncpgDriver(await asyncpg.connect(os.environ["DATABASE_URL"]))))
+
+
+async def prepare() -> None:
+    """`pgq install` and `pgq autovac`: the first point of its checklist for performance."""
+    await opened[0].install()
+    await opened[0].optimize_autovacuum()
+
+
+async def enqueue(ids: Sequence[str]) -> None:
+    for first in range(0, len(ids), 1000):
+        some = ids[first : first + 1000]
+        await opened[0].enqueue(["convert"] * len(some), [job_id.encode() for job_id in some], [0] * len(some))
+
+
+async def submit(job_id: str) -> None:
+    await opened[0].enqueue("convert", job_id.encode())

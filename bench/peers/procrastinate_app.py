@@ -1,0 +1,29 @@
+"""Procrastinate: a synchronous task, which its worker runs in a thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import procrastinate
+
+from bench.peers import work
+
+app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE_URL"]))
+convert = app.task(work.convert, name="convert")
+
+
+async def open_up() -> None:
+    await app.open_async()
+
+
+async def prepare() -> None:
+    await app.schema_manager.apply_schema_async()
+
+
+async def enqueue(ids: Sequence[str]) -> None:
+    await convert.batch_defer_async(*({"job_id": job_id} for job_id in ids))
+
+
+async def submit(job_id: str) -> None:
+    await convert.defer_async(job_id=job_id)

@@ -1,0 +1,49 @@
+"""The server of every contender: embedded, with PostgreSQL's own durable defaults, tuned for none of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from convertq.cli.embedded import EmbeddedPostgres
+from convertq.cli.embedded_binaries import unprivileged_account
+from convertq.cli.embedded_scratch import Scratch, fast_base
+
+#: where the server's data and the documents are: a memory file system where there is one, so that the figures are those
+#: of the programs and not of a disk; BENCH_DIR names another place. Every commit is an fsync either way.
+PLACE = Path(os.environ.get("BENCH_DIR") or fast_base())
+
+
+def file_system() -> str:
+    """Of the place: tmpfs, ext4, …"""
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    return max((len(point), kind) for point, kind in mounts if PLACE.resolve().is_relative_to(point))[1]
+
+
+class DurablePostgres(EmbeddedPostgres):
+    """`settings` is empty: fsync, synchronous_commit and full_page_writes are on, as PostgreSQL comes."""
+
+    def __init__(self) -> None:
+        super().__init__(settings={}, port=0)
+        self._scratch.remove()
+        self._scratch = Scratch(PLACE, unprivileged_account())
+        self._data = self._scratch.path / "data"
+
+    @contextmanager
+    def database(self, name: str) -> Iterator[str]:
+        """A fresh, empty database; its URL."""
+        with psycopg.connect(self.url(), autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {name}".encode())
+            try:
+                yield urlunsplit(urlsplit(self.url())._replace(path=f"/{name}"))
+            finally:
+                admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def settle(self) -> None:
+        """What one contender has written is not written back at the cost of the next."""
+        with psycopg.connect(self.url(), autocommit=True) as admin:
+            admin.execute("CHECKPOINT")

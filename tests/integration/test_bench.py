@@ -1,0 +1,113 @@
+"""What the benchmark's figures rest on: a gateway that counts right, and a check that finds wrong work."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import requests
+
+from bench.documents import WrongWork, answer, check, lay_out
+from bench.gateway import Gateway, null_gateway
+from bench.processes import cpu_seconds
+
+IDS = [UUID(int=number) for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    with null_gateway() as started:
+        yield started
+
+
+def post(gateway: Gateway, job_id: UUID, session: requests.Session, **headers: str) -> requests.Response:
+    return session.post(
+        f"{gateway.url}/process",
+        files={"file": ("x.pdf", os.urandom(20_000), "application/pdf")},
+        headers={"X-Correlation-ID": str(job_id), **headers},
+        timeout=10,
+    )
+
+
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+def test_every_upload_is_answered_with_its_own_xml_and_recorded_once(gateway: Gateway, connection: str) -> None:
+    gateway.reset()
+    with requests.Session() as session:
+        for job_id in IDS:
+            response = post(gateway, job_id, session, Connection=connection)
+            assert response.content == answer(str(job_id).encode())
+            assert response.headers["Connection"] == connection
+    assert [seen.job_id for seen in gateway.seen()] == [str(job_id) for job_id in IDS]
+
+
+def test_a_slow_gateway_takes_its_time(gateway: Gateway) -> None:
+    gateway.reset(delay=0.3)
+    began = time.monotonic()
+    with requests.Session() as session:
+        assert post(gateway, IDS[0], session).ok
+    assert time.monotonic() - began >= 0.3
+
+
+def test_a_held_gateway_keeps_all_waiting_until_it_is_opened(gateway: Gateway) -> None:
+    gateway.reset(hold=True)
+    with requests.Session() as session, ThreadPoolExecutor(len(IDS)) as threads:
+        calls = [threads.submit(post, gateway, job_id, session) for job_id in IDS]
+        gateway.wait_for(len(IDS), timeout=10)
+        assert not any(call.done() for call in calls)
+        gateway.open()
+        assert all(call.result().ok for call in calls)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    for job_id in IDS:
+        (tmp_path / f"{job_id}.xml").write_bytes(answer(str(job_id).encode()))
+    return tmp_path
+
+
+def test_one_request_and_one_right_file_for_each_job_is_accepted(results: Path) -> None:
+    check(IDS, map(str, IDS), results)
+
+
+@pytest.mark.parametrize("asked", [IDS[:2], [*IDS, IDS[0]], [IDS[0], IDS[1], IDS[1]]])
+def test_a_request_too_few_or_too_many_is_found(results: Path, asked: list[UUID]) -> None:
+    with pytest.raises(WrongWork):
+        check(IDS, map(str, asked), results)
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    (f"{IDS[0]}.xml", answer(str(IDS[1]).encode())),
+    (f"{IDS[0]}.xml", answer(str(IDS[0]).encode())[:-1]),
+    (".left.part", b""),
+])  # fmt: skip
+def test_a_wrong_or_left_over_file_is_found(results: Path, name: str, content: bytes) -> None:
+    (results / name).write_bytes(content)
+    with pytest.raises(WrongWork):
+        check(IDS, map(str, IDS), results)
+
+
+def test_a_missing_file_is_found(results: Path) -> None:
+    (results / f"{IDS[0]}.xml").unlink()
+    with pytest.raises(WrongWork):
+        check(IDS, map(str, IDS), results)
+
+
+def test_each_job_has_its_own_pdf_of_the_announced_size(tmp_path: Path) -> None:
+    ids = lay_out(tmp_path, 5)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(map(str, ids))
+    assert {path.stat().st_size for path in tmp_path.iterdir()} == {20_000}
+
+
+def test_the_cpu_of_children_that_have_ended_is_counted() -> None:
+    before = cpu_seconds(os.getpid())
+    if os.fork() == 0:
+        while time.process_time() < 0.2:
+            pass
+        os._exit(0)
+    os.wait()
+    assert cpu_seconds(os.getpid()) - before >= 0.15
