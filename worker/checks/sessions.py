@@ -58,6 +58,8 @@ def _release(holder: DictRow) -> str:
     match holder["kind"]:
         case "session":
             return f"end it: SELECT pg_terminate_backend({holder['name']})"
+        case "standby":
+            return "end the long query there, or set hot_standby_feedback = off there"
         case "slot":
             return "drop that replication slot, or bring its consumer back"
     return "commit or roll back that prepared transaction"
