@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -42,10 +41,10 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
-        return [name for name, (target, _) in COMMANDS.items() if importlib.util.find_spec(target.partition(":")[0])]
+        return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(context):
+        if name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -54,9 +53,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(context)
-        if words and words[0] not in known and not words[0].startswith("-"):
-            close = difflib.get_close_matches(words[0], known, n=1)
+        if words and words[0] not in COMMANDS and not words[0].startswith("-"):
+            close = difflib.get_close_matches(words[0], COMMANDS, n=1)
             meant = f": did you mean {close[0]}?" if close else ""
             raise click.UsageError(f"no such command {words[0]!r}{meant}", context)
         return super().resolve_command(context, words)
