@@ -41,7 +41,8 @@ def check_vacuum(look: Look) -> Finding:
     if too_many and holder is not None and (is_long or holder["kind"] != "session"):
         return bad("vacuum", f"{said}; kept by {_who(holder)}", _release(holder))
     if too_many:
-        return warn("vacuum", f"{said}, and nobody holds them", "VACUUM ANALYZE jobs; make autovacuum faster")
+        long = f" for over {look.limits.long_transaction / 60:g} min" if holder else ""
+        return warn("vacuum", f"{said}, and nobody holds them{long}", "VACUUM ANALYZE jobs; make autovacuum faster")
     if is_long and holder is not None:
         return warn("vacuum", f"{said}; from now on kept by {_who(holder)}", _release(holder))
     return ok("vacuum", said)
