@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 from convertq.cli.exit_code import ExitCode, Stop, explain
+from convertq.cli.terminal import adapted, has_colours
 
 #: name -> where it is, and its line in the help; nothing is imported before it is used
 COMMANDS = {
@@ -82,7 +83,9 @@ def convertq() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     try:
-        code = convertq.main(_without_debug(arguments), prog_name="convertq", standalone_mode=False)
+        code = convertq.main(
+            _without_debug(arguments), prog_name="convertq", standalone_mode=False, color=has_colours()
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where errors end
@@ -116,8 +119,7 @@ def _without_debug(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a command
+    sys.stdout, sys.stderr = adapted(sys.stdout), adapted(sys.stderr)  # type: ignore[arg-type]
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from convertq.worker.checks.finding import Limits, Look
@@ -30,3 +34,18 @@ def look_at(environment: Environment) -> Iterator[LookAt]:
             return look
 
         yield look_at
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """A terminal as an operator has it: `tmux("new-session", …)`, and what it printed."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    command = ["tmux", "-u", "-f", os.devnull, "-S", str(tmp_path / "tmux")]
+
+    def tmux(*arguments: str) -> str:
+        asked = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        return asked.stdout
+
+    yield tmux
+    tmux("kill-server")
