@@ -45,9 +45,10 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
-bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs
+bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs, cleanup beside workers
 	$(RUN) bench.claims
 	$(RUN) bench.operator_commands
+	$(RUN) bench.retention
 
 picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
 	$(RUN) bench.demo_picture

@@ -60,6 +60,8 @@ def test_dead_rows_are_bad_with_the_session_that_keeps_them(look_at: LookAt, con
     assert f"kept by pid {reader.info.backend_pid} (nightly report)" in finding.what
     assert "idle in transaction: SELECT count(*) FROM jobs" in finding.what
     assert finding.remedy == f"end it: SELECT pg_terminate_backend({reader.info.backend_pid})"
+    [finding] = find(sessions.check_vacuum, look_at(replace(limits, long_transaction=300)))
+    assert (finding.state, finding.what.endswith("nobody holds them for over 5 min")) == (WARN, True)
     reader.execute("ROLLBACK")
     [finding] = find(sessions.check_vacuum, look)
     assert (finding.state, "nobody holds them" in finding.what) == (WARN, True)
