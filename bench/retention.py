@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -38,12 +39,16 @@ EXPIRED = int(os.environ.get("BENCH_EXPIRED", "200000"))
 JOBS_A_SECOND = 20
 ASIDE = 20.0  # s, before the cleanup and after it
 PATIENCE = 60.0  # s
+LOOK_EVERY = 0.02  # s
 NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temp files"
 
 CLAIMS = """
 SELECT extract(epoch FROM claimed.at - queued.at) * 1000
   FROM job_events AS queued JOIN job_events AS claimed USING (job_id)
  WHERE queued.event_type = 'queued' AND claimed.event_type = 'processing' AND queued.at >= %s AND queued.at < %s
+"""
+SESSIONS = """
+SELECT wait_event_type FROM pg_stat_activity WHERE state = 'active' AND application_name LIKE 'convertq:%/%'
 """
 UNFINISHED = "SELECT id, md5(jobs::text) FROM jobs WHERE owner_session_id = 'staying' ORDER BY id"
 LEFT_OVER = """
@@ -76,6 +81,25 @@ class Site:
     def now(self) -> datetime:
         moment: datetime = self.ask("SELECT clock_timestamp()")[0][0]
         return moment
+
+    @contextmanager
+    def watching(self) -> Iterator[Counter[str | None]]:
+        """What the workers' sessions wait for, counted look by look; None: they are at work."""
+        seen: Counter[str | None] = Counter()
+        enough = threading.Event()
+
+        def watch() -> None:
+            with psycopg.connect(self.url, autocommit=True) as conn:
+                while not enough.wait(LOOK_EVERY):
+                    seen.update(kind for (kind,) in conn.execute(SESSIONS))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield seen
+        finally:
+            enough.set()
+            watcher.join()
 
     def cleanup(self) -> tuple[str, float]:
         """What it said, and seconds."""
@@ -147,9 +171,11 @@ def measure(site: Site) -> None:
         begin = site.now()
         time.sleep(ASIDE)
         middle = site.now()
-        said, seconds = site.cleanup()
+        with site.watching() as seen:
+            said, seconds = site.cleanup()
         end = site.now()
         print(f"cleanup: {said}, in {seconds:.0f} s")
+        print(f"workers: of {seen.total():,} statements looked at, {seen['Lock']} waited for a lock")
         again, seconds = site.cleanup()
         print(f"again:   {again}, in {seconds:.1f} s\n")
         resumed = site.now()
