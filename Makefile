@@ -46,9 +46,10 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
-bench: $(STAMP) $(PEERS) ## side by side with its peers, on big tables, commands on a million jobs; BENCH_LONG=1 adds an hour
+bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a million jobs, cleanup; BENCH_LONG=1 adds an hour
 	$(RUN) bench
 	$(RUN) bench.operator_commands
+	$(RUN) bench.retention
 
 bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers
 

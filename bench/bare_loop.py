@@ -15,25 +15,26 @@ from uuid import UUID
 from convertq.worker.attempt import Attempt
 from convertq.worker.config import Config, read_config
 from convertq.worker.files import Files, discard, put_in_place
+from convertq.worker.gateway_client import GatewayClient
 from convertq.worker.job import Job
 
 from bench.documents import PDF_BYTES
 
 
 def work(config: Config, names: list[str], place: Synchronized[int]) -> None:
-    files = Files(config.uploads_dir, config.results_dir)
+    client, files = GatewayClient(config), Files(config.uploads_dir, config.results_dir)
     while True:
         with place.get_lock():
             number, place.value = place.value, place.value + 1
         if number >= len(names):
             return
-        convert(config, files, UUID(names[number].removesuffix(".pdf")))
+        convert(client, files, UUID(names[number].removesuffix(".pdf")))
 
 
-def convert(config: Config, files: Files, job_id: UUID) -> None:
+def convert(client: GatewayClient, files: Files, job_id: UUID) -> None:
     """What a worker does between its claim and its completion."""
     job = Job(job_id, "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
-    done = Attempt(config, files, job).convert()
+    done = Attempt(client, files, job).convert()
     assert done.part
     put_in_place(done.part, files.result(job_id))
     discard(done.part)

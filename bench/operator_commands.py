@@ -1,100 +1,135 @@
 """Times the operator's commands on a big table: loads jobs into an embedded PostgreSQL, then runs each command.
 
-    python -m bench.operator_commands [--jobs 1000000] [--rounds 3]
+    python -m bench.operator_commands [--jobs 1000000] [--rounds 5]
 
-The load goes around the triggers (one INSERT … SELECT per table) and then counts, as the migration would. A command's
-time is the whole process, from the shell's point of view: Python's start and imports included.
+A command's time is the whole process, from the shell's point of view: Python's start and imports included. A scrape's
+is what Prometheus waits for: an HTTP request to a supervisor that runs with METRICS_PORT.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from convertq.cli.embedded import FAST, EmbeddedPostgres
+import psycopg
+from convertq.cli.embedded import FAST, EmbeddedPostgres, free_port
 from convertq.worker.config import read_config
 from convertq.worker.counters import fold_counters
 from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import Database, connect
 from convertq.worker.metrics import metrics_text
-from convertq.worker.migrations import migrate
 from convertq.worker.stats import get_stats
 
+from bench.many_jobs import load
+
 CONVERTQ = str(Path(sys.executable).with_name("convertq"))
-ONE = "ID"  # stands for the id of some job
+#: words that stand for a job with its file on disk, another one in each round, and for files
+COMPLETE, FAILED, PDF, TEXTFILE = "COMPLETE", "FAILED", "FILE.pdf", "FILE.prom"
 COMMANDS = (
+    ("submit", "--priority", "5", PDF),
+    ("wait", COMPLETE),
+    ("result", COMPLETE),
     ("list",),
     ("list", "--status", "failed"),
     ("list", "--code", "UNKNOWN"),
-    ("show", ONE),
+    ("show", COMPLETE),
+    ("retry", FAILED),
+    ("reclaim",),
     ("stats",),
     ("stats", "--json"),
     ("servers",),
     ("breaker",),
-    ("metrics",),
     ("top", "--once"),
     ("doctor",),
     ("cleanup", "--dry-run"),
+    ("metrics",),
+    ("metrics", "--textfile", TEXTFILE),
+    ("config",),
+    ("completion", "bash"),
 )
-
-#: 80 % complete, 10 % failed, 9 % queued, 1 % uploaded, over the last 30 days
-LOAD = """
-SET session_replication_role = replica;
-INSERT INTO jobs (id, owner_session_id, original_filename, bytes, sha256, status, created_at, queued_at, started_at,
-                  completed_at, failed_at, attempt_count, error_code, error_message, result_path, updated_at)
-SELECT gen_random_uuid(), 'owner-' || n %% 1000, 'invoice-' || n || '.pdf', 20000, lpad(to_hex(n), 64, '0'), status,
-       at, at, CASE WHEN ended THEN at END, CASE WHEN status = 'complete' THEN at END,
-       CASE WHEN status = 'failed' THEN at END, ended::int, CASE WHEN status = 'failed' THEN 'GW_5XX' END,
-       CASE WHEN status = 'failed' THEN 'the gateway answered 503' END, CASE WHEN status = 'complete' THEN '/x' END, at
-  FROM (SELECT n, now() - interval '30 days' * (1 - n::float8 / %(jobs)s) AS at,
-               CASE WHEN n %% 100 < 80 THEN 'complete' WHEN n %% 100 < 90 THEN 'failed'
-                    WHEN n %% 100 < 99 THEN 'queued' ELSE 'uploaded' END AS status,
-               n %% 100 < 90 AS ended
-          FROM generate_series(1, %(jobs)s) AS n) AS made;
-INSERT INTO job_events (job_id, event_type, at, meta, xact_id)
-SELECT id, event_type, created_at, CASE WHEN event_type IN ('complete', 'failed') THEN jsonb_build_object(
-           'worker', 'host-a:1:aaaa/1', 'attempt', 1, 'gateway_ok', event_type = 'complete',
-           'gateway_ms', (random() * 4000)::int, 'duration_ms', 4100, 'error_code', error_code) ELSE '{}' END, '0'
-  FROM jobs
- CROSS JOIN LATERAL (VALUES ('created', 0), ('queued', 1), ('processing', 2), (status, 3)) AS e (event_type, step)
- WHERE step <= CASE status WHEN 'uploaded' THEN 0 WHEN 'queued' THEN 1 ELSE 3 END
- ORDER BY created_at, step;
-SET session_replication_role = origin;
-UPDATE counters_place SET event_id = (SELECT max(id) FROM job_events);
-INSERT INTO counters SELECT * FROM count_events('0', 0, '0', (SELECT event_id FROM counters_place))
-ON CONFLICT (name, label) DO UPDATE SET value = excluded.value;
-SELECT recount_jobs();
-INSERT INTO servers (id, hostname, pid, version, environment, concurrency, status, stopped_at)
-SELECT 'host-' || n || ':1:aaaa', 'host', 1, '1', 'bench', 4, CASE WHEN n < 10 THEN 'active' ELSE 'stopped' END,
-       CASE WHEN n >= 10 THEN now() END
-  FROM generate_series(1, 20) AS n;
-"""
+SCRAPES = 20
+PATIENCE = 30.0  # s
 
 
-def load(server: EmbeddedPostgres, jobs: int) -> None:
-    url = parse_database_url(server.url())
-    with connect(url, "convertq:bench", statement_timeout=3600) as connection:
-        connection.patience = 3600
-        migrate(connection, url.schema)
-        for statement in (LOAD % {"jobs": jobs}).split(";\n"):
-            if statement.strip():
-                connection.execute(statement.encode())
-        connection.execute("VACUUM ANALYZE")
+class Desk:
+    """Where the commands run: their environment, and jobs whose files are there."""
+
+    def __init__(self, server: EmbeddedPostgres, rounds: int) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="convertq-bench-"))
+        self._url = server.url()
+        self.environment = {
+            **os.environ, "DATABASE_URL": self._url, "UPLOADS_DIR": str(self.home), "RESULTS_DIR": str(self.home),
+        }  # fmt: skip
+        # as an installed package has it: compiled once
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._complete = self._jobs("complete", ".xml", b"<x/>", rounds)
+        self._failed = self._jobs("failed", ".pdf", b"%PDF-1.4\n", rounds)
+
+    def _jobs(self, status: str, suffix: str, content: bytes, count: int) -> list[str]:
+        with psycopg.connect(self._url) as conn:
+            found = conn.execute("SELECT id::text FROM jobs WHERE status = %s LIMIT %s", [status, count]).fetchall()
+        for (job_id,) in found:
+            (self.home / f"{job_id}{suffix}").write_bytes(content)
+        return [job_id for (job_id,) in found]
+
+    def seconds(self, command: tuple[str, ...], turn: int) -> float:
+        words = [self._word(word, turn) for word in command]
+        began = time.monotonic()
+        done = subprocess.run([CONVERTQ, *words], env=self.environment, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - began
+        assert done.returncode == 0 or command == ("doctor",), command  # the loaded rows have no files, which it says
+        return took
+
+    def _word(self, word: str, turn: int) -> str:
+        if word == PDF:
+            (self.home / word).write_bytes(b"%PDF-1.4\n" + os.urandom(20_000))
+        jobs = {COMPLETE: self._complete, FAILED: self._failed}
+        return jobs[word][turn] if word in jobs else str(self.home / word) if word in (PDF, TEXTFILE) else word
 
 
-def seconds(command: tuple[str, ...], environment: Mapping[str, str]) -> float:
+@contextmanager
+def supervisor(environment: Mapping[str, str]) -> Iterator[str]:
+    """With METRICS_PORT, and an open breaker: it claims nothing. Gives the address of its metrics."""
+    port = free_port()
+    subprocess.run([CONVERTQ, "breaker", "open"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    given = {**environment, "METRICS_PORT": str(port), "GATEWAY_URL": "http://127.0.0.1:9"}
+    process = subprocess.Popen(
+        [CONVERTQ, "worker", "run"], env=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield f"http://127.0.0.1:{port}/metrics"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def scrapes(address: str) -> list[float]:
+    """Milliseconds of each; the first, which opens the connection to the database, is not among them."""
+    give_up = time.monotonic() + PATIENCE
+    while time.monotonic() < give_up:
+        try:
+            scrape(address)
+            return [scrape(address) for _ in range(SCRAPES)]
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the supervisor did not answer a scrape")
+
+
+def scrape(address: str) -> float:
     began = time.monotonic()
-    done = subprocess.run([CONVERTQ, *command], env=environment, stdout=subprocess.DEVNULL)
-    assert done.returncode == 0 or command == ("doctor",), command  # the loaded rows have no files, which it says
-    return time.monotonic() - began
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+        assert b"convertq_jobs{" in answer.read()
+    return (time.monotonic() - began) * 1000
 
 
 def in_the_database(server: EmbeddedPostgres) -> tuple[float, float]:
@@ -130,24 +165,23 @@ def busy_queue(server: EmbeddedPostgres, jobs: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     with EmbeddedPostgres(settings={**FAST, "shared_buffers": "128MB"}) as server:
         began = time.monotonic()
         load(server, asked.jobs)
-        print(f"loaded {asked.jobs:,} jobs in {time.monotonic() - began:.0f} s")
-        home = Path(tempfile.mkdtemp())
-        environment = {**os.environ, "DATABASE_URL": server.url(), "UPLOADS_DIR": str(home), "RESULTS_DIR": str(home)}
-        some = subprocess.run(
-            [CONVERTQ, "list", "--json", "--limit", "1"], env=environment, capture_output=True, text=True
-        )
-        for template in COMMANDS:
-            command = tuple(json.loads(some.stdout)["id"] if word == ONE else word for word in template)
-            times = [seconds(command, environment) for _ in range(asked.rounds)]
-            print(f"convertq {' '.join(template):<22} {statistics.median(times):6.2f} s (worst {max(times):.2f} s)")
+        print(f"loaded {asked.jobs:,} jobs in {time.monotonic() - began:.0f} s\n\n| | p50 | worst |\n|---|---|---|")
+        desk = Desk(server, asked.rounds)
+        for command in COMMANDS:
+            times = [desk.seconds(command, turn) for turn in range(asked.rounds)]
+            print(f"| `convertq {' '.join(command)}` | {statistics.median(times):.2f} s | {max(times):.2f} s |")
+        with supervisor(desk.environment) as address:
+            waited = scrapes(address)
+        print(f"| a scrape of `METRICS_PORT` | {statistics.median(waited):.0f} ms | {max(waited):.0f} ms |\n")
         of_stats, of_scrape = in_the_database(server)
         print(f"in the database: stats {of_stats * 1000:.0f} ms, a scrape {of_scrape * 1000:.0f} ms")
-        print(f"folding 100,000 events       {busy_queue(server, 50_000):6.2f} s")
+        print(f"folding 100,000 events: {busy_queue(server, 50_000):.2f} s")
+        shutil.rmtree(desk.home)
 
 
 if __name__ == "__main__":

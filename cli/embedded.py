@@ -18,7 +18,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from convertq.cli.embedded_binaries import Binaries, EmbeddedError, unprivileged_account
-from convertq.cli.embedded_scratch import Scratch, fast_base
+from convertq.cli.embedded_scratch import Scratch, executable_base, fast_base
 
 #: For data nobody keeps. A crash of the server loses nothing; a crash of the machine may.
 FAST = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB", "autovacuum": "off"}
@@ -36,14 +36,17 @@ class EmbeddedPostgres:
 
     user = "postgres"
 
-    def __init__(self, *, settings: Mapping[str, str] = FAST, port: int | None = None) -> None:
-        """Without a port it listens on a socket only; port 0 is any free TCP port on 127.0.0.1."""
+    def __init__(self, *, settings: Mapping[str, str] = FAST, port: int | None = None, on_disk: bool = False) -> None:
+        """Without a port it listens on a socket only; port 0 is any free TCP port on 127.0.0.1.
+
+        `on_disk` is for whoever measures: in memory, where it is otherwise, an fsync costs nothing.
+        """
         self.tcp = port is not None
         self.port = free_port() if port == 0 else port or 5432
         self.settings = dict(settings)
         account = unprivileged_account()
         self._binaries = Binaries(account)
-        self._scratch = Scratch(fast_base(), account)
+        self._scratch = Scratch(executable_base() if on_disk else fast_base(), account)
         self._data = self._scratch.path / "data"
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None

@@ -83,7 +83,7 @@ def _processing(facts: Facts) -> str:
     if job["lease_expires_at"] < facts.now:
         return f"{sentence}; its lease ran out at {facts.at(job['lease_expires_at'])}, so it is given back soon"
     if progress := job["progress"]:
-        return f"{sentence}: {progress['step']}, {progress['percent']} %"
+        return f"{sentence}: {progress['step']}, {progress['percent']}%"
     return sentence
 
 

@@ -16,6 +16,7 @@ from psycopg.rows import DictRow
 STATUSES = ("uploaded", "queued", "processing", "complete", "failed")
 HEADINGS = ("ID", "STATUS", "AGE", "TRIES", "PRIO", "SIZE", "OWNER", "FILE", "ERROR")
 ELASTIC = ("OWNER", "FILE", "ERROR")
+OPTIONAL = ("SIZE", "PRIO", "OWNER", "TRIES")
 
 
 @click.command(
@@ -43,7 +44,8 @@ def list_jobs(as_json: bool, **asked: Any) -> None:
     if as_json:
         print_json_lines(rows)
         return
-    for line in table(HEADINGS, [cells(row) for row in rows], elastic=ELASTIC, width=terminal_width()):
+    listed = [cells(row) for row in rows]
+    for line in table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width()):
         click.echo(line)
 
 

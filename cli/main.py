@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import NoReturn
 
 import click
 from convertq.cli.exit_code import ExitCode, Stop, explain
+from convertq.cli.terminal import adapted, has_colours
 
 #: name -> where it is, and its line in the help; nothing is imported before it is used
 COMMANDS = {
@@ -42,10 +42,10 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
-        return [name for name, (target, _) in COMMANDS.items() if importlib.util.find_spec(target.partition(":")[0])]
+        return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(context):
+        if name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -54,9 +54,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(context)
-        if words and words[0] not in known and not words[0].startswith("-"):
-            close = difflib.get_close_matches(words[0], known, n=1)
+        if words and words[0] not in COMMANDS and not words[0].startswith("-"):
+            close = difflib.get_close_matches(words[0], COMMANDS, n=1)
             meant = f": did you mean {close[0]}?" if close else ""
             raise click.UsageError(f"no such command {words[0]!r}{meant}", context)
         return super().resolve_command(context, words)
@@ -84,7 +83,9 @@ def convertq() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     try:
-        code = convertq.main(_without_debug(arguments), prog_name="convertq", standalone_mode=False)
+        code = convertq.main(
+            _without_debug(arguments), prog_name="convertq", standalone_mode=False, color=has_colours()
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where errors end
@@ -118,8 +119,7 @@ def _without_debug(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a command
+    sys.stdout, sys.stderr = adapted(sys.stdout), adapted(sys.stderr)  # type: ignore[arg-type]
     sys.exit(run(sys.argv[1:]))
 
 

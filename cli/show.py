@@ -11,7 +11,7 @@ import click
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.explain import Facts, explain_job
-from convertq.cli.table import table
+from convertq.cli.table import hang, table, terminal_width
 from convertq.cli.words import duration, moment, shown, size
 from convertq.worker.db import Database
 from convertq.worker.files import is_regular
@@ -57,12 +57,14 @@ def gather(database: Database, job_id: UUID) -> Facts:
 
 def page(facts: Facts) -> Iterator[str]:
     yield f"job {facts.job['id']}: {facts.job['status']}"
-    yield shown(explain_job(facts))
+    yield from hang(shown(explain_job(facts)), 0, terminal_width())
     yield ""
     known = [(name, value) for name, value in facts.job.items() if value is not None and name not in LEFT_OUT]
     room = max(len(name) for name, _ in known)
     for name, value in known:
-        yield f"  {name:<{room}}  {written(name, value, facts.now)}"
+        lines = hang(written(name, value, facts.now), room + 4, terminal_width())
+        yield f"  {name:<{room}}  {next(lines)}"
+        yield from lines
     yield ""
     yield from timeline(facts.events, facts.now)
 
@@ -87,7 +89,17 @@ def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str
         since = f"+{duration(event['at'] - before)}" if before else ""
         rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"])))
         before = event["at"]
-    yield from table(("WHEN", "AFTER", "EVENT", "DETAILS"), rows)
+    yield from table(("WHEN", "AFTER", "EVENT", "DETAILS"), list(hanging(rows)))
+
+
+def hanging(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The last column on as many lines as it needs."""
+    taken = sum(max(len(row[at]) for row in rows) + 2 for at in range(3)) if rows else 0
+    width = terminal_width()
+    for *cells, last in rows:
+        first, *rest = hang(last, 0, width and max(20, width - taken))
+        yield *cells, first
+        yield from (("", "", "", line) for line in rest)
 
 
 def details(meta: dict[str, Any]) -> str:

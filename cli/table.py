@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 GAP = "  "
-NARROWEST = 6
+NARROWEST, READABLE = 6, 16
 
 
 def terminal_width() -> int | None:
@@ -17,19 +18,46 @@ def terminal_width() -> int | None:
 
 
 def table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, elastic: Collection[str] = (), width: int | None = None
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    elastic: Collection[str] = (),
+    optional: Sequence[str] = (),
+    width: int | None = None,
 ) -> list[str]:
-    """Lines with the headings first; columns named in `elastic` are cut first when `width` is not enough."""
+    """Lines with the headings first. Where `width` is not enough, `optional` columns go and `elastic` ones are cut."""
     lines = [list(headings), *(list(row) for row in rows)]
     widths = [max(columns(line[at]) for line in lines) for at in range(len(headings))]
     if width is not None:
+        kept = _kept(headings, widths, elastic, optional, width)
+        headings, widths = [headings[at] for at in kept], [widths[at] for at in kept]
+        lines = [[line[at] for at in kept] for line in lines]
         _shrink(widths, [at for at, heading in enumerate(headings) if heading in elastic], width)
     drawn = [GAP.join(_fit(cell, room) for cell, room in zip(line, widths, strict=True)).rstrip() for line in lines]
     return drawn if width is None else [cut(line, width) for line in drawn]
 
 
+def _kept(
+    headings: Sequence[str], widths: Sequence[int], elastic: Collection[str], optional: Sequence[str], width: int
+) -> list[int]:
+    """Where the columns are that stay, so that the elastic ones can still be read."""
+    wanted = {
+        heading: min(room, READABLE) if heading in elastic else room
+        for heading, room in zip(headings, widths, strict=True)
+    }
+    for heading in optional:
+        if _in_all(list(wanted.values())) <= width:
+            break
+        del wanted[heading]
+    return [at for at, heading in enumerate(headings) if heading in wanted]
+
+
+def _in_all(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
 def _shrink(widths: list[int], elastic: list[int], width: int) -> None:
-    while elastic and sum(widths) + len(GAP) * (len(widths) - 1) > width:
+    while elastic and _in_all(widths) > width:
         widest = max(elastic, key=lambda at: widths[at])
         if widths[widest] <= NARROWEST:
             return
@@ -51,6 +79,17 @@ def cut(text: str, room: int) -> str:
             break
         kept += char
     return kept + "…"
+
+
+def hang(text: str, indent: int, width: int | None) -> Iterator[str]:
+    """Lines of at most `width`, those after the first indented; what has no gap in it is broken anywhere."""
+    if width is None or columns(text) <= width - indent:
+        yield text
+        return
+    room = max(20, width - indent) // (1 if text.isascii() else 2)  # textwrap counts letters, and some take two cells
+    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False)
+    yield first
+    yield from (" " * indent + line for line in rest)
 
 
 def columns(text: str) -> int:

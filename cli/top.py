@@ -49,6 +49,7 @@ def top(once: bool, interval: float, as_json: bool) -> None:
 
 
 def print_once(as_json: bool) -> None:
+    from convertq.cli.terminal import has_colours
     from convertq.cli.top_graph import knows_unicode
     from convertq.cli.top_screen import fitted, page
     from convertq.cli.top_snapshot import as_document, take_snapshot
@@ -61,7 +62,7 @@ def print_once(as_json: bool) -> None:
         print_json(as_document(snapshot))
         return
     width, unicode = terminal_width(), knows_unicode(sys.stdout.encoding, os.environ)
-    console = Console(highlight=False)
+    console = Console(highlight=False, no_color=not has_colours())
     for line in page(View(snapshot, where=configuration().database.shown), width):
         console.print(fitted(line, width, unicode=unicode), soft_wrap=True)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from convertq.cli.terminal import has_colours
 from convertq.cli.top_graph import knows_unicode
 from convertq.cli.top_keys import Keyboard, single_keys
 from convertq.cli.top_sampler import Answer, News, Sampler
@@ -117,7 +118,7 @@ class Live:
 @contextlib.contextmanager
 def drawing() -> Iterator[Draw]:
     """How to show a screen: on the alternate one, or, where a terminal has none, each below the one before."""
-    console = Console(force_terminal=True)
+    console = Console(force_terminal=True, no_color=not has_colours())
     if console.is_dumb_terminal:
         yield lambda lines: print("\n".join(plain(lines[1:])), flush=True)  # the cursor takes the last line
         return

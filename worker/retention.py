@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,10 +22,12 @@ from convertq.worker.config import Config
 from convertq.worker.counters import fold_counters
 from convertq.worker.db import Database
 from convertq.worker.files import Files
-from convertq.worker.strays import Stray, result_files, source_files, temp_files
+from convertq.worker.strays import Found, Stray, result_files, source_files, temp_files
 
 #: rows a transaction. The session may be idle in one for 15 s, which leaves 75 ms for each unlink on a slow share.
 BATCH = 200
+#: files at once. An unlink waits for the disk or the share, and rows are locked until the last of its batch is through.
+UNLINKERS = 8
 EVENTS_A_PAGE = 5000
 #: pages without an old event, after which the rest is taken to be younger; ids and times may differ by so much
 YOUNG_PAGES = 20
@@ -85,7 +88,7 @@ class Retention:
         while True:
             with self._database.transaction():
                 rows = self._database.run(find, after_at=at, after_id=job_id, limit=BATCH, **limits)
-                items = [self._remove(kind, path_of(row["id"]), row["id"], row["at"]) for row in rows]
+                items = self._remove_all(kind, ((path_of(row["id"]), row["id"], row["at"]) for row in rows))
                 self._tell(forget, [item.job_id for item in items if not item.error])
             yield from items  # after the commit: whoever prints may be slow
             if len(rows) < BATCH:
@@ -144,14 +147,11 @@ class Retention:
         with self._database.transaction():
             rows = self._database.run(find, ids=[each.job_id for each in strays], **limits)
             unwanted = {row["id"] for row in rows}
-            return [self._remove_stray(kind, each) for each in strays if each.job_id in unwanted]
+            return self._remove_all(kind, (each.as_found for each in strays if each.job_id in unwanted))
 
     def _remove_strays(self, kind: Kind, strays: list[Stray]) -> list[Item]:
         """Without a row there is nothing to lock: its age is what keeps a submission under way safe."""
-        return [self._remove_stray(kind, each) for each in strays if each.is_old]
-
-    def _remove_stray(self, kind: Kind, stray: Stray) -> Item:
-        return self._remove(kind, stray.path, stray.job_id, datetime.fromtimestamp(stray.written_at, UTC))
+        return self._remove_all(kind, (each.as_found for each in strays if each.is_old))
 
     def remove_temp_files(self) -> Iterator[Item]:
         for batch in in_batches(each for each in temp_files(self._files) if each.is_old):
@@ -161,6 +161,11 @@ class Retention:
             yield from self._remove_strays(Kind.TEMP, idle)
 
     # -- the one place that unlinks --
+
+    def _remove_all(self, kind: Kind, found: Iterable[Found]) -> list[Item]:
+        """In their order. Whatever interrupts this: the last unlink is through before the lock on its row can end."""
+        with ThreadPoolExecutor(UNLINKERS) as unlinkers:
+            return list(unlinkers.map(lambda each: self._remove(kind, *each), found))
 
     def _remove(self, kind: Kind, path: Path, job_id: UUID, since: datetime) -> Item:
         """What is not there any more counts as removed; what is no regular file was not made here and stays."""

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +18,10 @@ GRACE = 24 * 3600  # s: a file without a job may belong to a submission or an at
 ID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
 SOURCE = re.compile(rf"{ID}\.pdf")
 RESULT = re.compile(rf"{ID}\.xml")
+
+
+#: a file, the job that its name tells, and since when it could go
+Found = tuple[Path, UUID, datetime]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,10 @@ class Stray:
     @property
     def is_old(self) -> bool:
         return time.time() - self.written_at > GRACE
+
+    @property
+    def as_found(self) -> Found:
+        return self.path, self.job_id, datetime.fromtimestamp(self.written_at, UTC)
 
 
 def source_files(files: Files) -> Iterator[Stray]:

@@ -1,6 +1,8 @@
 -- find_horizon_holder: who keeps dead rows from being removed: the oldest snapshot or transaction that is still held
+-- A standby's queries count through its feedback: in the slot that it uses, or else in the process that sends to it. A
+-- slot's catalog_xmin (logical replication) keeps rows of the catalogue, and none of jobs.
 -- Parameters: (none)
--- Rows: one, or none: kind (session, slot, prepared), name, program, doing, transactions, seconds
+-- Rows: one, or none: kind (session, standby, slot, prepared), name, program, doing, transactions, seconds
 SELECT *
   FROM (SELECT 'session' AS kind, pid::text AS name, coalesce(nullif(application_name, ''), usename::text) AS program,
                state || ': ' || left(regexp_replace(query, '\s+', ' ', 'g'), 80) AS doing,
@@ -10,9 +12,12 @@ SELECT *
          WHERE pid <> pg_backend_pid() AND datname = current_database()
            AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type = 'client backend'
         UNION ALL
+        SELECT 'standby', application_name, coalesce(host(client_addr), 'on this host'), 'a query there', age(backend_xmin), NULL
+          FROM pg_stat_replication WHERE backend_xmin IS NOT NULL
+        UNION ALL
         SELECT 'slot', slot_name::text, coalesce(plugin::text, 'physical'), CASE WHEN active THEN 'active' ELSE 'unused' END,
-               greatest(age(xmin), age(catalog_xmin)), NULL
-          FROM pg_replication_slots WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL
+               age(xmin), NULL
+          FROM pg_replication_slots WHERE xmin IS NOT NULL
         UNION ALL
         SELECT 'prepared', gid, owner::text, 'prepared transaction', age(transaction),
                extract(epoch FROM clock_timestamp() - prepared)::double precision

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import Database
@@ -322,6 +324,47 @@ def test_a_file_that_cannot_be_removed_is_said_and_its_row_keeps_it(conn: Conn, 
         (job_id, "not a directory") for job_id in stuck
     }
     assert all(row_of(conn, job_id)["upload_path"] for job_id in stuck)
+
+
+def test_files_of_a_batch_are_removed_side_by_side(
+    conn: Conn, opened: Open, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits until all the others are at it as well: one after another they would wait in vain."""
+    jobs = {with_source(conn, files, "failed") for _ in range(4)}
+    together, unlink = threading.Barrier(len(jobs), timeout=10), Path.unlink
+
+    def wait_and_unlink(path: Path) -> None:
+        together.wait()
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", wait_and_unlink)
+    assert {item.job_id for item in Retention(opened(), files, config()).expire_sources()} == jobs
+    assert list(files.uploads.iterdir()) == []
+
+
+def test_an_interrupted_batch_ends_its_unlinks_before_its_locks(
+    conn: Conn, connect: Connect, opened: Open, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, job_id = with_source(conn, files, "failed"), with_source(conn, files, "failed", OLD + timedelta(days=1))
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def linger(path: Path) -> None:
+        if path == files.source(first):
+            assert at_work.wait(10)
+            raise RuntimeError("as if it were interrupted")
+        at_work.set()
+        assert go_on.wait(10)
+
+    monkeypatch.setattr(Path, "unlink", linger)
+    removing = begin(lambda: list(Retention(opened(), files, config()).expire_sources()))
+    with pytest.raises(TimeoutError):
+        removing.result(0.5)
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        conn.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE NOWAIT", [job_id])
+    go_on.set()
+    with pytest.raises(RuntimeError):
+        removing.result(10)
+    assert row_of(conn, job_id)["upload_path"]
 
 
 def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(

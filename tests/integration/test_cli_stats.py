@@ -134,3 +134,14 @@ def test_an_open_breaker_and_a_silent_server_are_seen_at_once(conn: Conn, enviro
     text = screen(environment)
     assert "by hand: the queue is held" in text
     assert "none active, 1 dead" in text
+
+
+@pytest.mark.parametrize("meta", ['{"gateway_ok": true}', '{"gateway_ok": true, "gateway_ms": "soon"}'])
+def test_a_call_that_another_program_wrote_without_its_time_is_not_counted(
+    conn: Conn, environment: Environment, meta: str
+) -> None:
+    job_id = make.insert_job(conn, "complete")
+    conn.execute("INSERT INTO job_events (job_id, event_type, meta) VALUES (%s, 'complete', %s)", [job_id, meta])
+    assert "gateway     no call yet" in screen(environment)
+    convert(conn, 2000)
+    assert stats(environment)["gateway_seconds"] == {"calls": 1, "p50": 2.0, "p95": 2.0, "p99": 2.0}

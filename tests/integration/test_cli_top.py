@@ -9,14 +9,12 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import signal
 import struct
 import subprocess
 import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -462,22 +460,10 @@ def test_keys_are_heard_while_the_database_is_down(own_postgres: EmbeddedPostgre
 # -- in tmux, as an operator has it --
 
 
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
-    command = ["tmux", "-u", "-f", os.devnull, "-S", str(tmp_path / "tmux")]
-
-    def tmux(*arguments: str) -> str:
-        asked = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
-        return asked.stdout
-
-    yield tmux
-    tmux("kill-server")
-
-
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
-@pytest.mark.parametrize("overrides", [{}, {"NO_COLOR": "1"}, {"LANG": "C"}], ids=["plain", "no colour", "LANG=C"])
+@pytest.mark.parametrize(
+    "overrides", [{}, {"NO_COLOR": "1"}, {"TERM": "vt100", "LANG": "C"}], ids=["plain", "no colour", "vt100, LANG=C"]
+)
 def test_in_tmux_the_screen_is_whole_and_the_shell_is_back_after_q(
     conn: Conn,
     dirs: Dirs,
@@ -488,7 +474,7 @@ def test_in_tmux_the_screen_is_whole_and_the_shell_is_back_after_q(
     overrides: dict[str, object],
 ) -> None:
     job_id = failed_job(conn, dirs, "m" * 190)
-    variables = environment(**{**UTF8, **overrides, "TERM": "screen-256color"})
+    variables = environment(**{**UTF8, "TERM": "screen-256color", **overrides})
     words = shlex.join(["env", "-i", *(f"{name}={value}" for name, value in variables.items()), CONSOLE_SCRIPT, "top"])
     tmux("new-session", "-d", "-x", str(width), "-y", str(height), f"{words}; echo ended with $?; cat")
 
@@ -503,6 +489,7 @@ def test_in_tmux_the_screen_is_whole_and_the_shell_is_back_after_q(
     assert lines[0].startswith("convertq top")
     assert lines[-1].startswith("q quit")
     assert "".join(lines).isascii() == (overrides.get("LANG") == "C")
+    assert bool(COLOUR.search(tmux("capture-pane", "-p", "-e"))) == (not overrides)
     tmux("send-keys", "q")
     eventually(lambda: "ended with 0" in "\n".join(screen()), what="the shell")
     assert "convertq top" not in "\n".join(screen())

@@ -72,7 +72,7 @@ def test_a_running_job_shows_its_worker_and_progress() -> None:
         "last_attempt_at": NOW,
     }
     said = sentence(**running, progress={"step": "converting", "percent": 40})
-    assert said == f"being converted by host:1:ab/2, attempt 1 of 3, since {at(NOW)}: converting, 40 %"
+    assert said == f"being converted by host:1:ab/2, attempt 1 of 3, since {at(NOW)}: converting, 40%"
 
 
 def test_a_lease_that_ran_out_is_said() -> None:

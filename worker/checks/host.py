@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
 from convertq.worker.checks.finding import Finding, Look, bad, ok, warn
+from urllib3.exceptions import ProtocolError
 
 MB = 1024 * 1024
+FEW_INODES = 1000
 GATEWAY_TIMEOUT = 5.0  # s
 #: descriptors: what a process has open anyway, and what each worker costs its supervisor (pipes, inherited files)
 DESCRIPTORS, DESCRIPTORS_A_WORKER = 64, 8
@@ -31,14 +34,15 @@ def check_directories(look: Look) -> list[Finding]:
 
 
 def _check_directory(variable: str, path: Path) -> Finding:
-    if not path.exists():
-        return bad(
-            "directories",
-            f"{variable}: {path} is not there",
-            f"mkdir -p {path} (or convertq doctor --fix)",
-            _make_directories,
-        )
-    if not path.is_dir():
+    try:
+        is_directory = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        remedy = f"mkdir -p {path} (or convertq doctor --fix)"
+        return bad("directories", f"{variable}: {path} is not there", remedy, _make_directories)
+    except OSError as error:
+        what = f"{variable}: {path} cannot be seen: {(error.strerror or str(error)).lower()}"
+        return bad("directories", what, f"let user {os.geteuid()} enter the directories above it")
+    if not is_directory:
         return bad("directories", f"{variable}: {path} is not a directory", f"name a directory in {variable}")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return bad("directories", f"{variable}: {path} is not writable here", f"chown {os.geteuid()} {path}")
@@ -62,6 +66,8 @@ def check_disk(look: Look) -> Finding:
         return bad("disk", f"{said}: this host claims nothing", "make room, or lower RESULTS_MIN_FREE_MB")
     if space.f_files and not space.f_favail:
         return bad("disk", "no file can be made: the file system has no inode left", "remove files: convertq cleanup")
+    if space.f_files and space.f_favail < FEW_INODES:
+        return warn("disk", f"{said}, but room for only {space.f_favail} more files", "remove files: convertq cleanup")
     if free < 2 * wanted:
         return warn("disk", said, "make room before this host stops claiming: convertq cleanup")
     return ok("disk", said)
@@ -101,7 +107,9 @@ def _in_words(error: requests.RequestException) -> str:
         return "TLS or its certificate was refused"
     if isinstance(error, requests.Timeout):
         return f"nothing within {GATEWAY_TIMEOUT:g} s"
-    return "it cannot be reached" if isinstance(error, requests.ConnectionError) else "not an HTTP answer"
+    if error.args and isinstance(error.args[0], ProtocolError):  # it was reached
+        return "not an HTTP answer"
+    return "it cannot be reached"
 
 
 def _ask_health(look: Look) -> int:

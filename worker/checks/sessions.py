@@ -41,7 +41,8 @@ def check_vacuum(look: Look) -> Finding:
     if too_many and holder is not None and (is_long or holder["kind"] != "session"):
         return bad("vacuum", f"{said}; kept by {_who(holder)}", _release(holder))
     if too_many:
-        return warn("vacuum", f"{said}, and nobody holds them", "VACUUM ANALYZE jobs; make autovacuum faster")
+        long = f" for over {look.limits.long_transaction / 60:g} min" if holder else ""
+        return warn("vacuum", f"{said}, and nobody holds them{long}", "VACUUM ANALYZE jobs; make autovacuum faster")
     if is_long and holder is not None:
         return warn("vacuum", f"{said}; from now on kept by {_who(holder)}", _release(holder))
     return ok("vacuum", said)
@@ -58,6 +59,8 @@ def _release(holder: DictRow) -> str:
     match holder["kind"]:
         case "session":
             return f"end it: SELECT pg_terminate_backend({holder['name']})"
+        case "standby":
+            return "end the long query there, or set hot_standby_feedback = off there"
         case "slot":
             return "drop that replication slot, or bring its consumer back"
     return "commit or roll back that prepared transaction"

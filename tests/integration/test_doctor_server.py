@@ -1,0 +1,100 @@
+"""Owns the promises of doctor's checks of the database server, each seen both ways."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from convertq.cli.embedded import FAST, EmbeddedPostgres
+from convertq.worker.checks import server
+from convertq.worker.checks.finding import Limits
+from convertq.worker.doctor import ask
+
+from tests.conftest import Environment, migrate
+from tests.findings import BAD, OK, WARN, LookAt, doctor, find, state_of
+from tests.jobs import Conn
+from tests.standby import Standby
+from tests.waiting import eventually
+
+
+def test_database(look_at: LookAt) -> None:
+    look = look_at()
+    assert state_of(server.check_database, replace(look, limits=Limits(latency=60))) is OK
+    assert state_of(server.check_database, replace(look, limits=Limits(latency=0))) is WARN
+
+
+def test_a_standby_is_bad_and_the_rest_is_looked_at_all_the_same(
+    own_postgres: EmbeddedPostgres, environment: Environment
+) -> None:
+    with Standby(own_postgres) as standby:
+        code, found = doctor(environment(DATABASE_URL=standby.url()))
+    assert (code, found["database"]["state"], found["database"]["remedy"]) == (
+        1,
+        "bad",
+        "name the primary in DATABASE_URL",
+    )
+    assert found["database"]["what"].endswith("but it is a standby")
+    assert list(found)[-1] == "results"
+    assert {name: line["what"] for name, line in found.items() if "could not be checked" in line["what"]} == {}
+
+
+def test_version(look_at: LookAt) -> None:
+    look = look_at()
+    assert state_of(server.check_version, look) is OK
+    assert state_of(server.check_version, replace(look, server={**look.server, "version_number": 140012})) is BAD
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DELETE FROM schema_migrations WHERE version > 2", "public is at version 2; version"),
+        ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 2", "is not the one that was applied"),
+        ("INSERT INTO schema_migrations (version, name, checksum) VALUES (99, 'x', 'x')", "newer than this convertq"),
+    ],
+)
+def test_schema(look_at: LookAt, conn: Conn, change: Any, words: str) -> None:
+    assert state_of(server.check_schema, look_at()) is OK
+    conn.execute(change)
+    [finding] = find(server.check_schema, look_at())
+    assert finding.state is BAD
+    assert words in finding.what
+
+
+def test_clock(look_at: LookAt) -> None:
+    look = look_at()
+    assert state_of(server.check_clock, look) is OK
+    look.clock = lambda: time.time() - 60
+    ask(look)
+    [finding] = find(server.check_clock, look)
+    assert (finding.state, finding.what) == (WARN, "this host is 60 s behind the database")
+
+
+def test_pooler(look_at: LookAt, database_url: str) -> None:
+    assert state_of(server.check_pooler, look_at()) is OK
+    assert state_of(server.check_pooler, look_at(DATABASE_URL=f"{database_url}&pgbouncer=true")) is WARN
+
+
+def test_connections(look_at: LookAt, environment: Environment) -> None:
+    assert state_of(server.check_connections, look_at()) is OK
+    assert state_of(server.check_connections, look_at(WORKER_CONCURRENCY=1000)) is WARN
+    few = {**FAST, "max_connections": "5", "superuser_reserved_connections": "3", "max_wal_senders": "0"}
+    with EmbeddedPostgres(settings=few) as postgres:
+        migrate(postgres.url())
+        code, found = doctor(environment(DATABASE_URL=postgres.url()))
+    assert (code, found["connections"]["state"]) == (1, "bad")
+    assert found["connections"]["what"] == "1 of 2 connections are free, convertq has 1"
+
+
+def test_autovacuum(environment: Environment) -> None:
+    with EmbeddedPostgres(settings={"fsync": "off"}) as postgres:
+        given = environment(DATABASE_URL=postgres.url())
+        assert doctor(given)[1]["autovacuum"]["state"] == "ok"
+        with psycopg.connect(postgres.url(), autocommit=True) as conn:
+            conn.execute("ALTER SYSTEM SET autovacuum = off")
+            conn.execute("SELECT pg_reload_conf()")
+            eventually(lambda: conn.execute("SHOW autovacuum").fetchone() == ("off",))
+        code, found = doctor(given)
+    assert (code, found["autovacuum"]["state"], found["autovacuum"]["remedy"]) == (1, "bad", "set autovacuum = on")

@@ -1,0 +1,81 @@
+"""Owns the promise of the text screens: whole at any size, coloured where there are colours, ASCII in the C locale."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from convertq.worker.errors import Code, Failure
+
+from tests.conftest import Dirs, Environment
+from tests.jobs import Conn, claimed, fail, insert_job, queued_job, retry_later
+from tests.processes import CONSOLE_SCRIPT
+from tests.processes import run as run_convertq
+from tests.waiting import eventually
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38;)")
+UTF8 = {"LANG": "C.UTF-8", "TERM": "screen-256color"}
+LONG = "the gateway said: " + "m" * 170
+Screens = Callable[..., list[str]]
+
+
+@pytest.fixture
+def commands(conn: Conn, dirs: Dirs) -> list[list[str]]:
+    """Over jobs with names, owners and errors that are hard on a screen."""
+    queued_job(conn, dirs, original_filename="fatura de março " + "x" * 90, owner_session_id="owner-" + "y" * 60)
+    waiting = claimed(conn, original_filename="発票" * 30)
+    retry_later(conn, waiting)
+    failed = claimed(conn, original_filename="\x1b[31mred.pdf")
+    assert fail(conn, failed, Failure(Code.GW_4XX, LONG, called=True, gateway_ms=1234))
+    shows = [["show", str(job.id)] for job in (waiting, failed)]
+    return [["stats"], ["list"], *shows, ["servers"], ["breaker"], ["doctor"], ["top", "--once"]]
+
+
+@pytest.fixture
+def on_screen(tmux: Callable[..., str], commands: list[list[str]], environment: Environment) -> Screens:
+    """What the commands print in a terminal of this size: as it is seen, with wrapped lines joined, with colours."""
+
+    def on_screen(width: int, height: int, **overrides: object) -> list[str]:
+        given = environment(**{**UTF8, **overrides})
+        variables = [f"{name}={value}" for name, value in given.items()]
+        each = [shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, *command]) for command in commands]
+        tmux("new-session", "-d", "-x", str(width), "-y", str(height), "; ".join([*each, "echo all done", "cat"]))
+
+        def all_done() -> bool:
+            return "all done" in tmux("capture-pane", "-p")
+
+        eventually(all_done, 60, "the last command")
+        return [tmux("capture-pane", "-p", "-S", "-", *how) for how in ((), ("-J",), ("-e",))]
+
+    return on_screen
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "overrides"),
+    [
+        (80, 24, {}),
+        (200, 50, {}),
+        (80, 24, {"NO_COLOR": "1"}),
+        (80, 24, {"TERM": "vt100", "LANG": "C"}),
+        (200, 50, {"TERM": "vt100", "LANG": "C"}),
+    ],
+)
+def test_every_screen_is_whole_and_fits_its_terminal(
+    on_screen: Screens, width: int, height: int, overrides: dict[str, Any]
+) -> None:
+    seen, joined, coloured = on_screen(width, height, **overrides)
+    assert joined.rstrip() == seen.rstrip()
+    assert "unexpected error" not in seen
+    assert "GW_4XX" in next(line for line in seen.splitlines() if " failed " in line)  # of the list
+    assert bool(COLOUR.search(coloured)) == (not overrides)
+    assert seen.isascii() == ("LANG" in overrides)
+
+
+def test_in_a_pipe_nothing_is_cut_or_replaced(conn: Conn, environment: Environment) -> None:
+    insert_job(conn, original_filename="発票" * 100)
+    for locale in ("C", "C.UTF-8"):
+        done = run_convertq("list", environment=environment(LANG=locale))
+        assert "発票" * 100 in done.stdout

@@ -1,0 +1,22 @@
+"""Owns a real standby in tests: a copy of another embedded server that follows it and answers readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convertq.cli.embedded import FAST, EmbeddedPostgres
+
+
+class Standby(EmbeddedPostgres):
+    """`with Standby(primary, settings={…})`: follows `primary`; with a slot's name, through that slot."""
+
+    def __init__(self, primary: EmbeddedPostgres, *, settings: Mapping[str, str] = FAST, slot: str = "") -> None:
+        super().__init__(settings=settings)
+        self._primary, self._slot = primary, slot
+
+    def _initialise(self) -> None:
+        if (self._data / "PG_VERSION").exists():
+            return
+        through = ["--slot", self._slot] if self._slot else []
+        copy = ["-d", self._primary.url(), "-D", str(self._data), "--checkpoint=fast", "--no-sync"]
+        self._binaries.run(self._scratch.path, "pg_basebackup", *copy, "--write-recovery-conf", *through)
