@@ -11,11 +11,12 @@ import click
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.explain import Facts, explain_job
-from convertq.cli.table import hang, table, terminal_width
+from convertq.cli.table import GAP, hang, table, terminal_width
 from convertq.cli.words import duration, moment, shown, size
 from convertq.worker.db import Database
 from convertq.worker.files import is_regular
 
+TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 LEFT_OUT = ("now", "progress", "waits_for", "id", "status")
 
 
@@ -89,13 +90,12 @@ def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str
         since = f"+{duration(event['at'] - before)}" if before else ""
         rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"])))
         before = event["at"]
-    yield from table(("WHEN", "AFTER", "EVENT", "DETAILS"), list(hanging(rows)))
+    yield from table(TIMELINE, list(hanging(rows, terminal_width())))
 
 
-def hanging(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """The last column on as many lines as it needs."""
-    taken = sum(max(len(row[at]) for row in rows) + 2 for at in range(3)) if rows else 0
-    width = terminal_width()
+def hanging(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[Sequence[str]]:
+    """The details on as many lines as they need."""
+    taken = sum(max(len(row[at]) for row in [TIMELINE, *rows]) + len(GAP) for at in range(3))
     for *cells, last in rows:
         first, *rest = hang(last, 0, width and max(20, width - taken))
         yield *cells, first
