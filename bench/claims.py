@@ -36,7 +36,7 @@ class Claimer:
     """One worker's connection, and how long each of its claims took."""
 
     def __init__(self, config: Config) -> None:
-        self._queue = JobQueue(Database.open(config.database, "bench"), config)
+        self._queue = JobQueue(Database.open(config.database, "bench", claims=True), config)
         self.claim(WARM_UP)
 
     def claim(self, number: int) -> list[float]:

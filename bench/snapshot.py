@@ -41,7 +41,7 @@ Slices = list[int]
 
 def churn(config: Config, slot: int, end: float, tell: Connection) -> None:
     """Jobs done in each slice of the time."""
-    database = Database.open(config.database, "bench")
+    database = Database.open(config.database, "bench", claims=True)
     queue = JobQueue(database, config)
     done = [0] * (SECONDS // SLICE + 1)
     while (now := time.monotonic()) < end:

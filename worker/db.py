@@ -25,6 +25,9 @@ LOCK_TIMEOUT = 5
 IDLE_IN_TRANSACTION_TIMEOUT = 15
 PATIENCE = 12
 
+#: In a table that was never analysed (new, restored, filled at once) all of the queue looks like a few rows, which the
+#: planner would read and sort for each claim. Whoever may not sort reads jobs_claimable in its order.
+NO_SORT = "-c enable_sort=off"
 KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -63,7 +66,7 @@ class BoundedConnection(psycopg.Connection[DictRow]):
 
 
 def connect(
-    url: DatabaseUrl, application_name: str, *, statement_timeout: float = STATEMENT_TIMEOUT
+    url: DatabaseUrl, application_name: str, *, statement_timeout: float = STATEMENT_TIMEOUT, claims: bool = False
 ) -> BoundedConnection:
     """Autocommit: a transaction is open only where the code says so, and never around a gateway call."""
     given = conninfo_to_dict(url.conninfo)
@@ -73,7 +76,9 @@ def connect(
     }
     settings["application_name"] = application_name
     if not url.pooled:
-        settings["options"] = f"{given.get('options') or ''} {_session_options(statement_timeout)}".strip()
+        settings["options"] = (
+            f"{given.get('options') or ''} {_session_options(statement_timeout, claims=claims)}".strip()
+        )
     try:
         return _open(url, settings, pooled=url.pooled)
     except psycopg.OperationalError as error:
@@ -93,13 +98,14 @@ def _open(url: DatabaseUrl, settings: dict[str, Any], *, pooled: bool) -> Bounde
     return connection
 
 
-def _session_options(statement_timeout: float) -> str:
+def _session_options(statement_timeout: float, *, claims: bool) -> str:
     limits = {
         "statement_timeout": statement_timeout,
         "lock_timeout": LOCK_TIMEOUT,
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_TIMEOUT,
     }
-    return " ".join(f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items())
+    options = [f"-c {name}={int(seconds * 1000)}" for name, seconds in limits.items()]
+    return " ".join([*options, NO_SORT] if claims else options)
 
 
 def application_name(holder: str) -> str:
@@ -118,9 +124,9 @@ class Database:
         self.trips = Trips(connection, schema)
 
     @classmethod
-    def open(cls, url: DatabaseUrl, application_name: str) -> Database:
+    def open(cls, url: DatabaseUrl, application_name: str, *, claims: bool = False) -> Database:
         """Raises psycopg.Error when it is not reachable, SchemaError when its tables do not fit this version."""
-        database = cls(connect(url, application_name), url.schema)
+        database = cls(connect(url, application_name, claims=claims), url.schema)
         try:
             database.check_schema()
         except BaseException:

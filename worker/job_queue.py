@@ -22,6 +22,7 @@ START: Watermark = (-(2**63), datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 #: One part in so many of a worker's time may go into walking over dead rows at the beginning of the index. While there
 #: are none, every claim starts there and the order is strict.
 SHARE_FOR_WALKING = 20
+CHEAP_WALK = 0.0005  # s: no more than the first row of the index costs where nothing is in the way
 WALK_AT_LEAST_EVERY = 1.0  # s
 #: s between looks for retries that have become due, while there is other work
 LOOK_EVERY = 0.2
@@ -53,8 +54,7 @@ class JobQueue:
         self.database = database
         self._config = config
         self._watermark = START
-        self._quickest, self._walk_at = float("inf"), 0.0
-        self._look_at = 0.0
+        self._walk_at = self._look_at = 0.0
 
     def claim_job(self, server: str, holder: str) -> tuple[Job | None, Gate]:
         """Finds nothing only where there is nothing: not before the watermark either, and no retry that is due."""
@@ -85,8 +85,7 @@ class JobQueue:
             return None, gate
         self._watermark = (-row["priority"], row["created_at"], row["id"])
         if question.from_the_start:
-            self._quickest = min(self._quickest, row["walked"])
-            dear = SHARE_FOR_WALKING * (row["walked"] - self._quickest)
+            dear = SHARE_FOR_WALKING * max(0.0, row["walked"] - CHEAP_WALK)
             self._walk_at = question.asked + row["walked"] + min(dear, WALK_AT_LEAST_EVERY)
         return self._as_job(row, question), gate
 

@@ -17,15 +17,15 @@ RETRY_AT_MOST_EVERY = 2.0  # s
 
 
 class Link:
-    def __init__(self, url: DatabaseUrl, log: Log, name: Callable[[], str]) -> None:
-        self._url, self._log, self._name = url, log, name
+    def __init__(self, url: DatabaseUrl, log: Log, name: Callable[[], str], *, claims: bool = False) -> None:
+        self._url, self._log, self._name, self._claims = url, log, name, claims
         self.database: Database | None = None
         self._said = ""
 
     def open(self) -> Database:
         """The open connection, or a new one at the first try. Raises one of TROUBLE."""
         if self.database is None:
-            self.database = Database.open(self._url, self._name())
+            self.database = Database.open(self._url, self._name(), claims=self._claims)
         return self.database
 
     def works(self) -> None:

@@ -30,7 +30,7 @@ from convertq.worker.stopping import HANDLED, Stopping
 from convertq.worker.wake import Wake
 from convertq.worker.watcher import Watcher
 
-RECLAIM_EVERY = 5.0  # s and per worker: at a thousand jobs a second it costs nothing
+RECLAIM_EVERY = 10.0  # s and per worker: at a thousand jobs a second it costs nothing, and little where all are idle
 STUCK_AFTER = 30.0  # s beyond the gateway's timeout
 FIRST_PAUSE = 0.1  # s after trouble with the database, doubled while it lasts
 
@@ -42,7 +42,7 @@ class Worker:
         self._stopping = Stopping(Signals(HANDLED), config.worker_shutdown_grace_sec)
         self._files = Files(config.uploads_dir, config.results_dir)
         self._breaker = Breaker(config, self._log)
-        self._link = Link(config.database, self._log, lambda: application_name(self._holder))
+        self._link = Link(config.database, self._log, lambda: application_name(self._holder), claims=True)
         self._gateway, self._background = GatewayClient(config), Background()
         self._queue: JobQueue | None = None
         self._next: tuple[Job, Gate] | None = None  # claimed in the commit that completed the job before it

@@ -27,7 +27,7 @@ WITH gate AS MATERIALIZED (
        SET status = 'processing', leased_by = %(holder)s, lease_expires_at = now() + make_interval(secs => %(lease_ttl)s),
            attempt_count = attempt_count + 1, last_attempt_at = now(), started_at = coalesce(started_at, now())
       FROM picked
-     WHERE job.id = picked.id AND job.status = 'queued'
+     WHERE job.id = picked.id AND job.leased_by IS NULL  -- still queued; by status the planner might read all that are
     RETURNING job.id, job.mapping, job.pretty, job.bytes, job.attempt_count AS attempt, job.priority, job.created_at,
               extract(epoch FROM clock_timestamp() - picked.updated_at)::double precision AS waited,
               extract(epoch FROM picked.found_at - statement_timestamp())::double precision AS walked

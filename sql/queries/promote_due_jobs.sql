@@ -11,5 +11,5 @@ WITH due AS MATERIALIZED (
 )
 UPDATE {schema}.jobs AS job SET retry_after = NULL
   FROM due
- WHERE job.id = due.id AND job.status = 'queued'
+ WHERE job.id = due.id AND job.leased_by IS NULL  -- still queued; by status the planner might read all that are
 RETURNING job.id

@@ -11,6 +11,8 @@ from uuid import UUID
 import psycopg
 import pytest
 from convertq import sql
+from convertq.worker.database_url import parse_database_url
+from convertq.worker.db import connect
 from convertq.worker.job_queue import START
 from psycopg import sql as quoting
 from psycopg.rows import dict_row
@@ -235,3 +237,18 @@ def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
     assert waiting > 19_000
     assert counts["queued"] - waiting > 49_000
     assert counts["processing"] == 50
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(database_url: str, mode: str) -> None:
+    """New, or filled a moment ago: the planner takes a thousand queued jobs for a handful."""
+    with connect(parse_database_url(database_url), "convertq:plans", claims=True) as worker:
+        register_server(worker)
+        worker.execute(
+            "INSERT INTO jobs (bytes, sha256, status) SELECT 1, repeat('0', 64), 'queued' FROM generate_series(1, 1000)"
+        )
+        with worker.transaction():
+            found = list(nodes(explain(worker, "claim_job", mode)))
+    indexes = {node["Index Name"] for node in found if node.get("Index Name", "").startswith("jobs_")}
+    assert indexes <= HOT["claim_job"][1]
+    assert not [node for node in found if node["Node Type"] == "Sort"]
