@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from convertq.worker.config import Config
+from convertq.worker.journal import for_stderr
 from convertq.worker.log_file import SharedFileHandler
 from pythonjsonlogger.json import JsonFormatter
 
@@ -34,6 +35,7 @@ LEVELS = {
     "db_up": logging.INFO,
     "worker_died": logging.ERROR,
     "shutdown": logging.INFO,
+    "reload": logging.INFO,
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
 }
@@ -78,7 +80,7 @@ def set_up_logging(config: Config) -> None:
     logger.setLevel(config.log_level)
     logger.propagate = False
     stderr = logging.StreamHandler(sys.stderr)
-    stderr.setFormatter(TextFormatter() if config.log_format == "text" else _json_formatter())
+    stderr.setFormatter(for_stderr(TextFormatter() if config.log_format == "text" else _json_formatter()))
     logger.addHandler(stderr)
     if config.log_file:
         copy = SharedFileHandler(config.log_file, lambda record, reason: _say_of_file(stderr, record, reason))
