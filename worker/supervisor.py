@@ -42,7 +42,7 @@ class Supervisor:
         self._slots = [Slot(number) for number in range(1, config.worker_concurrency + 1)]
         self._metrics = MetricsProcess(config, self._board, self._fork)
         self._reload = Reload(self._board)
-        self._had_terminal = has_terminal()
+        self._ends_with_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup
         self._is_ready = False
         self._stop_by: float | None = None
         self._jobs_of_the_gone = 0
@@ -81,7 +81,7 @@ class Supervisor:
     def _act_on(self, number: signal.Signals) -> None:
         if number is signal.SIGCHLD:
             return  # _reap looks
-        if number is signal.SIGHUP and (has_terminal() or not self._had_terminal):
+        if number is signal.SIGHUP and (has_terminal() or not self._ends_with_terminal):
             self._replace_all()
         else:  # a SIGHUP too, when it says that the terminal was closed
             self._stop(number)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -160,15 +161,35 @@ def test_the_log_file_is_opened_anew(supervisor: Supervisor, tmp_path: Path) -> 
     assert process.stop() == 0
 
 
-def test_a_terminal_that_is_closed_ends_the_supervisor(environment: Environment) -> None:
+@contextmanager
+def in_a_terminal(environment: dict[str, str], *command: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The process once it is ready, and the terminal: closing it is what a lost connection does."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        ["setsid", "--ctty", CONSOLE_SCRIPT, "worker", "run"], env=environment(),
-        stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        ["setsid", "--ctty", *command],
+        env=environment,
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.close(theirs)
     assert process.stderr is not None
     with process.stderr as log:
         next(line for line in log if '"event": "ready"' in line)
-        os.close(ours)
+        yield process, ours
+
+
+def test_a_terminal_that_is_closed_ends_the_supervisor(environment: Environment) -> None:
+    with in_a_terminal(environment(), CONSOLE_SCRIPT, "worker", "run") as (process, terminal):
+        os.close(terminal)
+        assert process.wait(15) == 0
+
+
+def test_nohup_keeps_the_supervisor_when_the_terminal_is_closed(environment: Environment) -> None:
+    with in_a_terminal(environment(), "nohup", CONSOLE_SCRIPT, "worker", "run") as (process, terminal):
+        os.close(terminal)
+        assert process.stderr is not None
+        next(line for line in process.stderr if '"event": "ready"' in line)
+        process.terminate()
         assert process.wait(15) == 0
