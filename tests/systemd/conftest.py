@@ -27,7 +27,7 @@ SETTINGS = {
     "RESULTS_DIR": "/var/lib/convertq/results",
     "WORKER_ENVIRONMENT": "box",
     "WORKER_HEARTBEAT_SEC": "1",
-    "WORKER_HEARTBEAT_TIMEOUT_SEC": "6",
+    "WORKER_HEARTBEAT_TIMEOUT_SEC": "10",
     "RESULTS_MIN_FREE_MB": "0",
 }
 

@@ -28,7 +28,7 @@ def test_a_killed_main_process_is_started_again_and_nothing_is_lost(host: Host, 
 
 def test_a_main_process_that_hangs_is_ended_by_the_watchdog_and_its_jobs_are_recovered(host: Host, worker: str) -> None:
     box, since = host.box, host.box.now()
-    box.change(worker, "[Service]\nWatchdogSec=3\n")
+    box.change(worker, "[Service]\nWatchdogSec=6\n")
     box.systemctl("start", worker)
     jobs = host.submit(60)
     host.wait_for(jobs, "complete", 8)
@@ -38,7 +38,7 @@ def test_a_main_process_that_hangs_is_ended_by_the_watchdog_and_its_jobs_are_rec
     host.wait_for(jobs, "complete")
     host.assert_each_has_its_one_result(jobs)
     why = box.journal(worker, "--since", since, "-o", "cat")
-    assert "Watchdog timeout (limit 3s)" in why
+    assert "Watchdog timeout (limit 6s)" in why
     assert "Fatal Python error: Aborted" in why  # and after it, where it hung
     shown = [line for line in why.splitlines() if not line.startswith("{")]
     print("\n" + "\n".join(shown))

@@ -19,10 +19,10 @@ LOG = "/var/log/convertq/convertq.log"
 
 @pytest.fixture
 def pool(host: Host, worker: str) -> Iterator[str]:
-    """A pool of its own: the database over its socket, without a password; a log file; metrics."""
+    """A pool of its own: the database over its socket, without a password; the gateway by name; a log file; metrics."""
     host.configure(
         "/etc/convertq/worker-socket.env", DATABASE_URL=host.database.socket_url, WORKER_CONCURRENCY="2",
-        LOG_FILE=LOG, METRICS_PORT=str(free_port()),
+        LOG_FILE=LOG, METRICS_PORT=str(free_port()), GATEWAY_URL=f"http://localhost:{host.gateway_port}",
     )  # fmt: skip
     host.box.systemctl("start", POOL)
     yield POOL

@@ -12,7 +12,8 @@ from convertq.cli.embedded import free_port
 from tests.systemd.conftest import Database, Host
 from tests.waiting import eventually
 
-SECONDS = float(os.environ.get("OUTAGE_SECONDS", "120"))  # WatchdogSec is 60
+SECONDS = float(os.environ.get("OUTAGE_SECONDS", "120"))
+STRICTER = "[Service]\nWatchdogSec=15\n"
 POOL = "convertq-worker@outage.service"
 
 
@@ -29,6 +30,7 @@ def outage(host: Host) -> Outage:
     own = Host(host.box, database, host.gateway_port)
     own.configure("/etc/convertq/worker-outage.env")
     own.box.sh("set -a; . /etc/convertq/worker-outage.env; exec runuser -u convertq -- convertq migrate")
+    own.box.change(POOL, STRICTER)
     own.box.systemctl("start", POOL)
     database.stop()
     return Outage(own, time.monotonic())
@@ -38,7 +40,7 @@ def test_the_database_of_a_pool_goes_away(outage: Outage) -> None:
     box = outage.host.box
     waiting = "4 workers, 0 busy, 0 done, waiting for the database"
     eventually(lambda: box.show(POOL, "StatusText") == waiting, 20, "the pool to wait")
-    assert box.show(POOL, "WatchdogUSec") == "1min"
+    assert box.show(POOL, "WatchdogUSec") == "15s"
 
 
 def test_the_pool_has_waited_without_a_restart_and_works_again(outage: Outage) -> None:
