@@ -28,7 +28,7 @@ from psycopg.rows import DictRow
 class Server:
     def __init__(self, config: Config, board: Board, wake: Wake, log: Log, is_alive: Callable[[], None]) -> None:
         self._config, self._board, self._wake, self._log = config, board, wake, log
-        self._is_alive = is_alive  # told after every step: each is bounded in time, all of them together may be long
+        self._is_alive = is_alive  # told between steps: each is bounded in time, all of them together may take long
         self._files = Files(config.uploads_dir, config.results_dir)
         self._link = Link(config.database, log, lambda: application_name(f"{self._board.server_id}/supervisor"))
         self._try_at = 0.0
@@ -140,6 +140,7 @@ class Server:
 
         One that did not answer a moment ago is not asked for each of many workers that died together.
         """
+        self._is_alive()
         holder = f"{self._board.server_id}/{slot}"
         if time.monotonic() < self._try_at:
             return False

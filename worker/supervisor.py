@@ -199,7 +199,12 @@ class Supervisor:
             self._is_ready = True
             self._log("ready", workers=len(rows))
             self._systemd.is_ready()
-        words = [f"{len(rows)} workers", f"{busy} busy", f"{done} done", self._server.state]
+        words = [
+            f"{len(rows)} worker{'' if len(rows) == 1 else 's'}",
+            f"{busy} busy",
+            f"{done} done",
+            self._server.state,
+        ]
         if self._stop_by is not None:
             words.append("stopping")
         elif self._reload.left:

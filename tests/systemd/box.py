@@ -16,6 +16,12 @@ ROOT = Path(__file__).parents[2]
 PASSED_ON = ("PIP_", "UV_", "SSL_CERT", "REQUESTS_CA")
 
 
+def make_command(*arguments: str, folder: str = str(ROOT)) -> list[str]:
+    """For a checkout, by a Python that everybody may read."""
+    passed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(PASSED_ON)]
+    return ["env", *passed, "make", "-sC", folder, "PYTHON=/usr/bin/python3", *arguments]
+
+
 class Box:
     """Its network is this machine's own, so that a test can ask the database inside."""
 
@@ -48,11 +54,15 @@ class Box:
     def write(self, path: str, text: str) -> None:
         self.sh('mkdir -p "${1%/*}"; printf %s "$2" > "$1"', path, text)
 
+    def begin(self, *command: str) -> subprocess.Popen[str]:
+        """In the background."""
+        return subprocess.Popen(
+            [self._tool, "run", *command], env=self._environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
     def make(self, *arguments: str, folder: str = str(ROOT)) -> str:
-        """In a checkout, by a Python that everybody may read."""
-        passed = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(PASSED_ON)]
-        python = "PYTHON=/usr/bin/python3"
-        return self.run("env", *passed, "make", "-sC", folder, python, *arguments).stdout
+        return self.run(*make_command(*arguments, folder=folder)).stdout
 
     # -- units --
 

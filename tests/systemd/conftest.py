@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from convertq.cli.embedded import free_port
 from convertq.cli.embedded_binaries import find_prefix
 from psycopg.rows import dict_row
 
-from tests.systemd.box import ROOT, Box
+from tests.systemd.box import ROOT, Box, make_command
 from tests.waiting import Row, eventually
 
 TOOL = os.environ.get("SYSTEMD_BOX", "")
@@ -169,7 +170,13 @@ def installed(box: Box) -> str:
 
 
 @pytest.fixture(scope="session")
-def host(box: Box, installed: str) -> Host:
+def staged(box: Box, installed: str) -> subprocess.Popen[str]:
+    """A second installation, below a directory of its own; it takes its time while others are tested."""
+    return box.begin(*make_command("install", "DESTDIR=/srv/stage", "PREFIX=/opt/elsewhere"))
+
+
+@pytest.fixture(scope="session")
+def host(box: Box, staged: subprocess.Popen[str]) -> Host:
     database, port = Database(box, free_port()), free_port()
     database.make()
     program = Path(sys.executable).with_name("convertq")
