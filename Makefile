@@ -63,8 +63,8 @@ wheel: $(STAMP) ## build dist/convertq-*.whl
 	$(BUILD_WHEEL)
 	@ls dist/*.whl
 
-install: ## as a service: command, units, settings; PREFIX=/usr/local, DESTDIR, PYTHON
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(PYTHON)' sh systemd/install
+install: ## as a service: command, units, settings; PREFIX=/usr/local, DESTDIR, PYTHON, EXTRAS
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(PYTHON)' EXTRAS='$(EXTRAS)' sh systemd/install
 
 uninstall: ## remove the service; data and configuration stay
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' sh systemd/install --remove
