@@ -35,9 +35,9 @@ LEVELS = {
     "db_up": logging.INFO,
     "worker_died": logging.ERROR,
     "shutdown": logging.INFO,
-    "reload": logging.INFO,
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
+    "reload": logging.INFO,
 }
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
