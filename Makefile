@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 TEST_JOBS ?= 3
+PREFIX ?= /usr/local
 PACKAGES = cli gateway sql worker
 
 VENV = .venv
@@ -26,13 +27,13 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test lint fmt types chaos bench bench-peers picture demo wheel install-hooks clean
+.PHONY: help test lint fmt types chaos bench bench-peers picture demo wheel install uninstall systemd install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## run every test but the chaos; TEST_JOBS=3 at a time (most of them wait)
-	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos tests
+test: $(STAMP) ## run every test but chaos and systemd; TEST_JOBS=3 at a time (most of them wait)
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd tests
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check
@@ -45,6 +46,9 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
+
+systemd: $(STAMP) ## the units on a real systemd, which the tool named by SYSTEMD_BOX boots
+	$(RUN) pytest tests/systemd -p no:xdist -s
 
 bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a million jobs, cleanup; BENCH_LONG=1 adds an hour
 	$(RUN) bench
@@ -62,6 +66,12 @@ demo: $(STAMP) ## convert sample invoices with an embedded PostgreSQL and the re
 wheel: $(STAMP) ## build dist/convertq-*.whl
 	$(BUILD_WHEEL)
 	@ls dist/*.whl
+
+install: ## as a service: command, units, settings; PREFIX=/usr/local, DESTDIR, PYTHON, EXTRAS
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(PYTHON)' EXTRAS='$(EXTRAS)' sh systemd/install
+
+uninstall: ## remove the service; data and configuration stay
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' sh systemd/install --remove
 
 install-hooks: ## lint before every commit
 	git config core.hooksPath .githooks

@@ -95,10 +95,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _say(error: BaseException) -> int:
+    from convertq.worker.journal import error_line
+
     code, lines = explain(error)
     with contextlib.suppress(OSError):
         for line in lines:
-            print(line, file=sys.stderr)
+            print(error_line(line), file=sys.stderr)
     if isinstance(error, BrokenPipeError):  # or the interpreter's last flush would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 from dataclasses import replace
 
@@ -32,4 +33,5 @@ def run(concurrency: int | None) -> None:
     from convertq.worker.supervisor import Supervisor
 
     set_up_logging(config)
+    faulthandler.enable()  # SIGABRT is how a watchdog ends a process: it says where it hung
     sys.exit(Supervisor(config).run())

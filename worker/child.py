@@ -10,8 +10,11 @@ import signal
 import traceback
 from collections.abc import Callable
 
+from convertq.worker.journal import error_line
+from convertq.worker.stopping import HANDLED
+
 PR_SET_PDEATHSIG = 1
-TO_STOP = {signal.SIGTERM, signal.SIGQUIT}
+TO_STOP = set(HANDLED)
 _libc = ctypes.CDLL(None)
 
 
@@ -31,7 +34,8 @@ def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals
         work()
         os._exit(0)
     except BaseException:  # noqa: BLE001 - the last word of this process
-        os.write(2, traceback.format_exc().replace("\n", " | ").encode(errors="replace") + b"\n")
+        last_words = error_line(traceback.format_exc().replace("\n", " | "))
+        os.write(2, last_words.encode(errors="replace") + b"\n")
         os._exit(70)
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from convertq.worker.config import Config
+from convertq.worker.journal import for_stderr
 from convertq.worker.log_file import SharedFileHandler
 from pythonjsonlogger.json import JsonEncoder, JsonFormatter
 
@@ -36,6 +37,7 @@ LEVELS = {
     "shutdown": logging.INFO,
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
+    "reload": logging.INFO,
 }
 
 
@@ -87,7 +89,7 @@ def set_up_logging(config: Config) -> None:
     logger.setLevel(config.log_level)
     logger.propagate = False
     stderr = logging.StreamHandler(sys.stderr)
-    stderr.setFormatter(TextFormatter() if config.log_format == "text" else LineFormatter())
+    stderr.setFormatter(for_stderr(TextFormatter() if config.log_format == "text" else LineFormatter()))
     logger.addHandler(stderr)
     if config.log_file:
         copy = SharedFileHandler(config.log_file, lambda record, reason: _say_of_file(stderr, record, reason))

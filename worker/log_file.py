@@ -7,6 +7,7 @@ counted; what happened is said once when it begins and once when it is over.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -51,6 +52,11 @@ class SharedFileHandler(logging.Handler):
             self._say(record, f"LOG_FILE is written again; lines dropped: {self.dropped}")
             self.dropped = 0
 
+    def reopen(self) -> None:
+        """With the next line. A rotation needs no word; a file system that was mounted anew may."""
+        with self.lock or contextlib.nullcontext():
+            self._let_go()
+
     def close(self) -> None:
         self._let_go()
         super().close()
@@ -81,6 +87,12 @@ class SharedFileHandler(logging.Handler):
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def reopen_log_file() -> None:
+    for handler in logging.getLogger("convertq").handlers:
+        if isinstance(handler, SharedFileHandler):
+            handler.reopen()
 
 
 def write_whole(descriptor: int, line: bytes) -> None:

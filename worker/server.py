@@ -9,11 +9,13 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 
 from convertq.worker.board import Board
 from convertq.worker.config import Config
 from convertq.worker.counters import BATCH, fold_counters
-from convertq.worker.db import Database, application_name
+from convertq.worker.db import Database, SchemaError, application_name
+from convertq.worker.errors import one_line
 from convertq.worker.files import Files, discard
 from convertq.worker.job_queue import JobQueue
 from convertq.worker.link import RETRY_AT_MOST_EVERY, TROUBLE, Link
@@ -24,14 +26,16 @@ from psycopg.rows import DictRow
 
 
 class Server:
-    def __init__(self, config: Config, board: Board, wake: Wake, log: Log) -> None:
+    def __init__(self, config: Config, board: Board, wake: Wake, log: Log, is_alive: Callable[[], None]) -> None:
         self._config, self._board, self._wake, self._log = config, board, wake, log
+        self._is_alive = is_alive  # told between steps: each is bounded in time, all of them together may take long
         self._files = Files(config.uploads_dir, config.results_dir)
         self._link = Link(config.database, log, lambda: application_name(f"{self._board.server_id}/supervisor"))
         self._try_at = 0.0
         self._pause = 0.1
         self._beat_at = 0.0
         self.is_registered = False
+        self.state = "waiting for the database"  # a few words for the operator, as of the last heartbeat
         self._name_anew()
 
     def _name_anew(self) -> None:
@@ -60,6 +64,7 @@ class Server:
 
     def _trouble(self, error: BaseException) -> None:
         self._link.drop(error)
+        self.state = one_line(str(error)) if isinstance(error, SchemaError) else "waiting for the database"
         self._pause = min(self._pause * 2, RETRY_AT_MOST_EVERY)
         self._try_at = time.monotonic() + self._pause
         self._beat_at = 0.0  # the next connection has to prove itself
@@ -70,6 +75,7 @@ class Server:
         if not was_open:
             database.connection.add_notify_handler(lambda notify: self._wake.give())
             database.listen()
+            self._is_alive()
             self._wake.give()  # for what was announced while nobody listened
         return database
 
@@ -79,13 +85,15 @@ class Server:
             version=VERSION, environment=self._config.worker_environment, concurrency=self._config.worker_concurrency,
         )  # fmt: skip
         self.is_registered = True
-        self._beat_at = time.monotonic() + self._config.worker_heartbeat_sec
+        self._is_alive()
         self._recover(database)
+        self._beat_at = 0.0  # the first beat comes at once, and with it the breaker's state
 
     def _recover(self, database: Database) -> None:
         """What a supervisor does first: take back what dead ones left, rows and temp files."""
         for row in JobQueue(database, self._config).reclaim_jobs():
             self._say("reclaim", row, reason=row["reason"], holder=row["holder"])
+        self._is_alive()
         parts = list(self._files.parts())  # listed first: whatever is listed and alive is in the table by now
         running = {row["id"]: row for row in database.run("find_attempts", ids=[part[1] for part in parts])}
         for path, job_id, attempt, holder in parts:
@@ -95,10 +103,14 @@ class Server:
 
     def _beat(self, database: Database) -> None:
         self._beat_at = time.monotonic() + self._config.worker_heartbeat_sec
-        if database.one("heartbeat_server", server=self._board.server_id) is None:
+        row = database.one("heartbeat_server", server=self._board.server_id)
+        self._is_alive()
+        if row is None:
             # declared dead while it was paused: its jobs are others' now, and so is its name
             self._name_anew()
             self._register(database)
+        else:
+            self.state = f"breaker {row['breaker']}".replace("_", "-")
         if fold_counters(database) >= BATCH:  # more than fits between two beats
             self._beat_at = min(self._beat_at, time.monotonic() + 1)
 
@@ -124,8 +136,14 @@ class Server:
     # -- for its workers --
 
     def give_back(self, slot: int, *, counted: bool, reason: str) -> bool:
-        """Requeues what a dead worker held. If the database is down, its successor in the slot does it."""
+        """Requeues what a dead worker held. If the database is down, its successor in the slot does it.
+
+        One that did not answer a moment ago is not asked for each of many workers that died together.
+        """
+        self._is_alive()
         holder = f"{self._board.server_id}/{slot}"
+        if time.monotonic() < self._try_at:
+            return False
         try:
             rows = JobQueue(self._open(), self._config).requeue_worker_jobs(holder, counted=counted, reason=reason)
         except TROUBLE as error:

@@ -51,3 +51,12 @@ def blocked(numbers: Iterable[signal.Signals]) -> Iterator[set[signal.Signals | 
 
 def _note(number: int, frame: object) -> None:
     """Needed so that Python's own action does not take place; the number is on the pipe already."""
+
+
+def has_terminal() -> bool:
+    """Whether this process's session has a controlling terminal: after a SIGHUP, whether it still has it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

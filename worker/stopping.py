@@ -8,20 +8,23 @@ from collections.abc import Iterable
 
 from convertq.worker.signals import Signals
 
-#: SIGTERM: finish the job in hand. SIGQUIT: give it back now. SIGINT comes from a terminal to the whole group, and is
-#: the supervisor's to act on.
-HANDLED = (signal.SIGTERM, signal.SIGQUIT)
+#: Finish the job in hand, however long it takes, and go: a successor is waiting.
+RETIRE = signal.SIGUSR1
+#: SIGTERM: finish the job in hand within the grace. SIGQUIT: give it back now. SIGINT and SIGHUP come from a terminal
+#: to the whole group, and are the supervisor's to act on.
+HANDLED = (signal.SIGTERM, signal.SIGQUIT, RETIRE)
 
 
 class Stopping:
     def __init__(self, signals: Signals, grace: float) -> None:
         self._signals, self._grace = signals, grace
         self._deadline: float | None = None
+        self._retired = False
 
     def __bool__(self) -> bool:
         """Asks the pipe too: a signal may have come while a statement ran."""
         self.pause(0)
-        return self._deadline is not None
+        return self._retired or self._deadline is not None
 
     @property
     def is_over(self) -> bool:
@@ -42,5 +45,7 @@ class Stopping:
         for number in arrived:
             if number is signal.SIGQUIT:
                 self._deadline = time.monotonic()
+            elif number is RETIRE:
+                self._retired = True
             elif number is signal.SIGTERM and self._deadline is None:
                 self._deadline = time.monotonic() + self._grace

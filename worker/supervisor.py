@@ -8,16 +8,19 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from convertq.worker.board import Board
 from convertq.worker.child import run_as_child
 from convertq.worker.config import Config
 from convertq.worker.log import Log
+from convertq.worker.log_file import reopen_log_file
 from convertq.worker.loop import Worker
 from convertq.worker.metrics_process import MetricsProcess
+from convertq.worker.reload import Reload
 from convertq.worker.server import Server
-from convertq.worker.signals import Signals, blocked
+from convertq.worker.signals import Signals, blocked, has_terminal
+from convertq.worker.slot import Slot
+from convertq.worker.stopping import RETIRE
 from convertq.worker.systemd import Systemd
 from convertq.worker.wake import Wake
 
@@ -25,20 +28,9 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 TICK = 1.0  # s between rounds when nothing happens
 STARTING_TICK = 0.02  # s
 KILL_AFTER = 10.0  # s beyond the grace: a worker gives its job back by itself; this is for one that cannot
+END_AFTER = 50.0  # s beyond that: to say goodbye to a database that may not answer
 QUICK_DEATH = 10.0  # s: one that dies sooner, again and again, is replaced with backoff
 BACKOFF_MAX = 30.0  # s
-
-
-@dataclass
-class Slot:
-    """One place for a worker. Its number is the last part of `leased_by`."""
-
-    number: int
-    pid: int = 0
-    started: float = 0.0
-    start_at: float = 0.0
-    quick_deaths: int = 0
-    killed: str = ""  # why, when this supervisor killed it
 
 
 class Supervisor:
@@ -46,9 +38,11 @@ class Supervisor:
         self._config = config
         self._board, self._wake = Board(config.worker_concurrency), Wake()
         self._log, self._systemd = Log(config), Systemd()
-        self._server = Server(config, self._board, self._wake, self._log)
+        self._server = Server(config, self._board, self._wake, self._log, self._systemd.is_alive)
         self._slots = [Slot(number) for number in range(1, config.worker_concurrency + 1)]
         self._metrics = MetricsProcess(config, self._board, self._fork)
+        self._reload = Reload(self._board)
+        self._ends_with_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup
         self._is_ready = False
         self._stop_by: float | None = None
         self._jobs_of_the_gone = 0
@@ -66,6 +60,7 @@ class Supervisor:
             self._wait()
             self._reap()
             self._end_stuck()
+            self._replace_next()
         self._metrics.end()
         self._server.stop()
         self._log("shutdown", reason="all workers have ended")
@@ -79,15 +74,22 @@ class Supervisor:
     def _wait(self) -> None:
         arrived, ready = self._signals.wait(self._time_to_next(), *self._server.descriptors)
         for number in arrived:
-            if number is not signal.SIGCHLD:
-                self._stop(number)
+            self._act_on(number)
         if ready:
             self._server.hear()
+
+    def _act_on(self, number: signal.Signals) -> None:
+        if number is signal.SIGCHLD:
+            return  # _reap looks
+        if number is signal.SIGHUP and (has_terminal() or not self._ends_with_terminal):
+            self._replace_all()
+        else:  # a SIGHUP too, when it says that the terminal was closed
+            self._stop(number)
 
     def _time_to_next(self) -> float:
         """Workers say on the board, not by a signal, that they are connected: at the start it is read more often."""
         waiting = [slot.start_at for slot in self._slots if not slot.pid] if self._stop_by is None else []
-        tick = TICK if self._is_ready or self._stop_by else STARTING_TICK
+        tick = TICK if self._is_ready or self._reload.waits_for_an_end or self._stop_by else STARTING_TICK
         return max(STARTING_TICK, min([tick, *(at - time.monotonic() for at in waiting)]))
 
     def _stop(self, number: signal.Signals) -> None:
@@ -95,12 +97,28 @@ class Supervisor:
         first = self._stop_by is None
         grace = self._config.worker_shutdown_grace_sec if first else 0
         self._stop_by = time.monotonic() + grace + KILL_AFTER
-        self._systemd.notify("STOPPING=1")
+        self._reload.give_up()
+        self._systemd.stops(within=grace + KILL_AFTER + END_AFTER)
         self._log("shutdown", reason=number.name, grace_sec=grace)
         for slot in self._slots:
             self._send(slot, signal.SIGTERM if first else signal.SIGQUIT)
         if first:
             self._server.drain()
+
+    def _replace_all(self) -> None:
+        """SIGHUP: new workers, one by one, and LOG_FILE opened anew. Settings and code are those of this process."""
+        if self._stop_by is not None:
+            return
+        reopen_log_file()
+        self._log("reload", reason="SIGHUP", workers=len(self._slots))
+        if self._is_ready or self._reload.left:  # else they are all new
+            self._is_ready = False
+            self._reload.begin(self._slots)
+            self._systemd.reloads()
+
+    def _replace_next(self) -> None:
+        if slot := self._reload.choose(self._slots):
+            self._send(slot, RETIRE)
 
     @staticmethod
     def _send(slot: Slot, number: signal.Signals) -> None:
@@ -175,13 +193,20 @@ class Supervisor:
 
     def _tell(self) -> None:
         rows = [self._board.read(slot.number) for slot in self._slots]
-        busy, done = sum(row.busy for row in rows), self._jobs_of_the_gone + sum(row.jobs for row in rows)
-        connected = sum(row.connected for row in rows)
-        status = f"STATUS={busy} busy, {connected - busy} idle of {len(rows)} workers, {done} jobs done"
-        if not self._server.is_registered:
-            status = "STATUS=waiting for the database"
-        if self._stop_by is None and not self._is_ready and connected == len(rows):
+        connected, busy = sum(row.connected for row in rows), sum(row.busy for row in rows)
+        done = self._jobs_of_the_gone + sum(row.jobs for row in rows)
+        if self._stop_by is None and not self._is_ready and connected == len(rows) and not self._reload.left:
             self._is_ready = True
             self._log("ready", workers=len(rows))
-            self._systemd.notify("READY=1", status)
-        self._systemd.notify("WATCHDOG=1", status)
+            self._systemd.is_ready()
+        words = [
+            f"{len(rows)} worker{'' if len(rows) == 1 else 's'}",
+            f"{busy} busy",
+            f"{done} done",
+            self._server.state,
+        ]
+        if self._stop_by is not None:
+            words.append("stopping")
+        elif self._reload.left:
+            words.append(f"reloading, {self._reload.left} to replace")
+        self._systemd.shows(", ".join(words))

@@ -188,6 +188,25 @@ def test_a_stopped_process_that_holds_the_lock_delays_the_others_once(
     assert said_by(handler)[1:] == ["LOG_FILE is written again; lines dropped: 100"]
 
 
+def test_a_descriptor_that_has_gone_bad_is_replaced_by_reopening(handler: SharedFileHandler, tmp_path: Path) -> None:
+    write(handler, "before")
+    [descriptor] = [int(link.name) for link in Path("/proc/self/fd").iterdir() if is_at(link, tmp_path / "log")]
+    with open(os.devnull) as unwritable:
+        os.dup2(unwritable.fileno(), descriptor)
+    write(handler, "dropped")
+    handler.reopen()
+    write(handler, "after")
+    assert (tmp_path / "log").read_text() == "before\nafter\n"
+    assert said_by(handler)[1:] == ["LOG_FILE is written again; lines dropped: 1"]
+
+
+def is_at(link: Path, path: Path) -> bool:
+    try:
+        return link.readlink() == path
+    except FileNotFoundError:  # the listing's own
+        return False
+
+
 def test_after_a_fork_parent_and_child_both_write(handler: SharedFileHandler, tmp_path: Path) -> None:
     write(handler, "before")
     child = os.fork()

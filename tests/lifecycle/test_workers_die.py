@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from convertq.worker.board import Board, Row
 from convertq.worker.config import read_config
-from convertq.worker.supervisor import Slot
+from convertq.worker.slot import Slot
 from convertq.worker.supervisor import Supervisor as SupervisorLoop
 
 from tests.conftest import Environment, Supervisor

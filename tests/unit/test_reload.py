@@ -1,0 +1,82 @@
+"""Who is replaced next: one at a time, idle ones first, and nobody before the last successor is connected."""
+
+from __future__ import annotations
+
+from convertq.worker.board import Board, Row
+from convertq.worker.reload import Reload
+from convertq.worker.slot import Slot
+
+
+def show(board: Board, slot: int, *, connected: bool = True, busy: bool = False) -> None:
+    board.write(slot, Row(connected, busy, 0, 0))
+
+
+def pool(count: int) -> tuple[Board, list[Slot], Reload]:
+    board = Board(count)
+    for number in range(1, count + 1):
+        show(board, number)
+    return board, [Slot(number, pid=100 + number) for number in range(1, count + 1)], Reload(board)
+
+
+def test_without_a_reload_nobody_goes() -> None:
+    _, slots, reload = pool(2)
+    assert reload.choose(slots) is None
+    assert reload.left == 0
+
+
+def test_idle_workers_go_before_busy_ones() -> None:
+    board, slots, reload = pool(3)
+    show(board, 1, busy=True)
+    reload.begin(slots)
+    assert reload.choose(slots) is slots[1]
+
+
+def test_nobody_else_goes_while_one_still_works_not_even_an_idle_one() -> None:
+    board, slots, reload = pool(2)
+    show(board, 1, busy=True)
+    show(board, 2, busy=True)
+    reload.begin(slots)
+    assert reload.choose(slots) is slots[0]
+    show(board, 2)
+    assert reload.choose(slots) is None
+    assert reload.waits_for_an_end
+
+
+def test_nobody_goes_before_the_last_ones_successor_is_connected() -> None:
+    board, slots, reload = pool(2)
+    reload.begin(slots)
+    assert reload.choose(slots) is slots[0]
+    slots[0].pid = 0
+    board.clear(1)
+    assert reload.choose(slots) is None
+    slots[0].pid = 201
+    assert reload.choose(slots) is None
+    assert not reload.waits_for_an_end
+    show(board, 1)
+    assert reload.choose(slots) is slots[1]
+
+
+def test_a_worker_that_died_meanwhile_is_replaced_already() -> None:
+    _, slots, reload = pool(2)
+    reload.begin(slots)
+    reload.choose(slots)
+    slots[1].pid = 202
+    reload.choose(slots)
+    assert reload.left == 1
+
+
+def test_a_second_reload_replaces_the_new_ones_too() -> None:
+    _, slots, reload = pool(2)
+    reload.begin(slots)
+    reload.choose(slots)
+    slots[0].pid = 201
+    reload.begin(slots)
+    reload.choose(slots)
+    assert reload.left == 2
+
+
+def test_a_stop_ends_the_reload() -> None:
+    _, slots, reload = pool(2)
+    reload.begin(slots)
+    reload.give_up()
+    assert reload.choose(slots) is None
