@@ -15,14 +15,14 @@ from uuid import UUID
 from convertq.worker.attempt import Attempt
 from convertq.worker.config import Config, read_config
 from convertq.worker.files import Files, discard, put_in_place
-from convertq.worker.gateway_client import GatewayClient
+from convertq.worker.gateway_client import GatewayClient, route_to_gateway
 from convertq.worker.job import Job
 
 from bench.documents import PDF_BYTES
 
 
 def work(config: Config, names: list[str], place: Synchronized[int]) -> None:
-    client, files = GatewayClient(config), Files(config.uploads_dir, config.results_dir)
+    client, files = GatewayClient(config, route_to_gateway(config)), Files(config.uploads_dir, config.results_dir)
     while True:
         with place.get_lock():
             number, place.value = place.value, place.value + 1

@@ -15,6 +15,7 @@ from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import BoundedConnection, Database
 from convertq.worker.errors import Code, Failure
 from convertq.worker.files import Files
+from convertq.worker.gateway_client import GatewayClient, route_to_gateway
 from convertq.worker.job import Job
 from convertq.worker.job_queue import Gate, JobQueue
 from convertq.worker.outcome import Completed, Failed, RetryLater
@@ -45,6 +46,10 @@ FITTING: dict[str, dict[str, Any]] = {
 def config(**variables: object) -> Config:
     given = {"DATABASE_URL": "postgresql://localhost/x", "GATEWAY_URL": "http://gateway.invalid", **variables}
     return read_config({name: str(value) for name, value in given.items()})
+
+
+def client_of(config: Config) -> GatewayClient:
+    return GatewayClient(config, route_to_gateway(config))
 
 
 def insert_job(conn: Conn, status: Any = "queued", **columns: Any) -> UUID:

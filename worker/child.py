@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -14,6 +15,7 @@ from convertq.worker.journal import error_line
 from convertq.worker.stopping import HANDLED
 
 PR_SET_PDEATHSIG = 1
+M_ARENA_MAX = -8
 TO_STOP = set(HANDLED)
 _libc = ctypes.CDLL(None)
 
@@ -28,6 +30,8 @@ def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with contextlib.suppress(AttributeError):  # of glibc alone
+            _libc.mallopt(M_ARENA_MAX, 1)  # two threads that take turns need no memory pool each
         random.seed()
         gc.enable()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask | TO_STOP)

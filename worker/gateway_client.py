@@ -16,7 +16,7 @@ import urllib3.exceptions
 from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.form import Form
-from convertq.worker.gateway_connection import Gateway, shut, watched_session
+from convertq.worker.gateway_connection import Gateway, Route, find_route, shut, watched_session
 from convertq.worker.job import Job
 from convertq.worker.retry import parse_retry_after
 from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
@@ -38,10 +38,14 @@ class Progress:
         return {"reading": int(33 * done), "converting": 50, "writing": 50 + int(49 * done)}[self.step]
 
 
-class GatewayClient:
-    """A worker's: all its calls go over one session, and where they follow each other at once over one connection."""
+def route_to_gateway(config: Config) -> Route:
+    return find_route(f"{config.gateway_url}/process")
 
-    def __init__(self, config: Config) -> None:
+
+class GatewayClient:
+    """A worker's: its calls go over one connection where they follow each other at once."""
+
+    def __init__(self, config: Config, route: Route) -> None:
         self.timeout = config.gateway_timeout_ms / 1000
         self.form = Form()
         headers = {
@@ -49,7 +53,7 @@ class GatewayClient:
             "Accept": "application/xml",
             "Accept-Encoding": "identity",
         }
-        self.gateway = Gateway(f"{config.gateway_url}/process", headers)
+        self.gateway = Gateway(route, headers)
 
 
 class GatewayCall:

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -19,18 +20,31 @@ from requests.structures import CaseInsensitiveDict
 KEEP = 1.0
 
 
-class Gateway:
-    """Made after the fork. What `requests` works out for each call (proxies, certificates, rights in a netrc or in the
-    URL, default headers) is worked out once; a call goes straight to the adapter."""
+@dataclass(frozen=True)
+class Route:
+    """What `requests` would work out for each call: proxies, certificates, rights in a netrc or in the URL, default
+    headers. Worked out once, before the fork: it is most of the memory that a session takes."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    url: str
+    headers: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+
+def find_route(url: str) -> Route:
+    session = requests.Session()
+    prepared = session.prepare_request(requests.Request("POST", url))
+    settings = session.merge_environment_settings(url, {}, True, None, None)
+    return Route(str(prepared.url), dict(prepared.headers), dict(settings))
+
+
+class Gateway:
+    """Made after the fork. A call goes straight to the adapter, which has the connection."""
+
+    def __init__(self, route: Route, headers: Mapping[str, str]) -> None:
         self._connection: urllib3.connection.HTTPConnection | None = None
         self._used = 0.0
-        self._session = watched_session(self._note)
-        self._adapter = self._session.get_adapter(url)
-        self._settings = self._session.merge_environment_settings(url, {}, True, None, None)
-        prepared = self._session.prepare_request(requests.Request("POST", url, headers=dict(headers)))
-        self._url, self._headers = prepared.url, dict(prepared.headers)
+        self._adapter = _Watched(self._note)
+        self._url, self._headers, self._settings = route.url, {**route.headers, **headers}, route.settings
 
     def post(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> requests.Response:
         if time.monotonic() - self._used > KEEP:
@@ -39,7 +53,7 @@ class Gateway:
         request.method, request.url, request.hooks = "POST", self._url, {}
         request.headers = CaseInsensitiveDict({**self._headers, **headers})
         request.body = body  # type: ignore[assignment]  # sent piece by piece, as urllib3 takes it
-        return self._adapter.send(request, timeout=timeout, **self._settings)  # type: ignore[arg-type]
+        return self._adapter.send(request, timeout=timeout, **self._settings)
 
     def is_done_with(self, response: requests.Response) -> None:
         """Whatever was not read of it ends its connection; else that is kept."""

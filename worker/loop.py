@@ -17,6 +17,7 @@ from convertq.worker.db import PATIENCE, Database, application_name
 from convertq.worker.errors import Code, Failure
 from convertq.worker.files import Files, discard
 from convertq.worker.gateway_client import GatewayClient
+from convertq.worker.gateway_connection import Route
 from convertq.worker.hold import reason_to_hold
 from convertq.worker.job import Job
 from convertq.worker.job_queue import Claimant, Gate, JobQueue
@@ -36,14 +37,14 @@ FIRST_PAUSE = 0.1  # s after trouble with the database, doubled while it lasts
 
 
 class Worker:
-    def __init__(self, config: Config, slot: int, board: Board, wake: Wake) -> None:
+    def __init__(self, config: Config, slot: int, board: Board, wake: Wake, route: Route) -> None:
         self._config, self._slot, self._board, self._wake = config, slot, board, wake
         self._log = Log(config, board.server_id, self._holder)
         self._stopping = Stopping(Signals(HANDLED), config.worker_shutdown_grace_sec)
         self._files = Files(config.uploads_dir, config.results_dir)
         self._breaker = Breaker(config, self._log)
         self._link = Link(config.database, self._log, lambda: application_name(self._holder), claims=True)
-        self._gateway, self._background = GatewayClient(config), Background()
+        self._gateway, self._background = GatewayClient(config, route), Background()
         self._queue: JobQueue | None = None
         self._next: tuple[Job, Gate] | None = None  # claimed in the commit that completed the job before it
         self._jobs = 0

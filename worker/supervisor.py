@@ -12,6 +12,7 @@ from collections.abc import Callable
 from convertq.worker.board import Board
 from convertq.worker.child import run_as_child
 from convertq.worker.config import Config
+from convertq.worker.gateway_client import route_to_gateway
 from convertq.worker.log import Log
 from convertq.worker.log_file import reopen_log_file
 from convertq.worker.loop import Worker
@@ -37,6 +38,7 @@ class Supervisor:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._board, self._wake = Board(config.worker_concurrency), Wake()
+        self._route = route_to_gateway(config)
         self._log, self._systemd = Log(config), Systemd()
         self._server = Server(config, self._board, self._wake, self._log, self._systemd.is_alive)
         self._slots = [Slot(number) for number in range(1, config.worker_concurrency + 1)]
@@ -172,7 +174,7 @@ class Supervisor:
                 self._start(slot)
 
     def _start(self, slot: Slot) -> None:
-        slot.pid = self._fork(lambda: Worker(self._config, slot.number, self._board, self._wake).run())
+        slot.pid = self._fork(lambda: Worker(self._config, slot.number, self._board, self._wake, self._route).run())
         slot.started = time.monotonic()
 
     def _fork(self, work: Callable[[], None]) -> int:

@@ -15,13 +15,13 @@ import requests
 import responses
 from convertq.cli.embedded import free_port
 from convertq.worker.errors import Code, Failure
-from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress, code_for_status, is_healthy
+from convertq.worker.gateway_client import GatewayCall, Progress, code_for_status, is_healthy
 from convertq.worker.job import Job
 
 from tests import gateway_behaviours as answers
 from tests.documents import on_disk
 from tests.gateway_behaviours import Behaviour
-from tests.jobs import PDF, begin, config
+from tests.jobs import PDF, begin, client_of, config
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
@@ -35,7 +35,7 @@ class Caller:
     def __init__(self, url: str, pdf: bytes = PDF, mapping: str = "m", pretty: bool = True, **settings: object) -> None:
         self.job = Job(uuid4(), "h:1:a/1", 1, mapping, pretty, len(pdf), is_trial=False, queued_ms=0)
         self.progress = Progress()
-        self.call = GatewayCall(GatewayClient(config(GATEWAY_URL=url, **settings)), self.job, self.progress)
+        self.call = GatewayCall(client_of(config(GATEWAY_URL=url, **settings)), self.job, self.progress)
         self.source: BinaryIO = on_disk(pdf)
         self.sink = io.BytesIO()
 

@@ -14,13 +14,13 @@ from convertq.worker.job import Job
 from tests import gateway_behaviours as answers
 from tests.documents import on_disk
 from tests.gateway_behaviours import Behaviour, Exchange
-from tests.jobs import PDF, config
+from tests.jobs import PDF, client_of, config
 from tests.stand_in_gateway import StandInGateway
 
 
 @pytest.fixture
 def client(gateway: StandInGateway) -> GatewayClient:
-    return GatewayClient(config(GATEWAY_URL=gateway.url, GATEWAY_TIMEOUT_MS=5000))
+    return client_of(config(GATEWAY_URL=gateway.url, GATEWAY_TIMEOUT_MS=5000))
 
 
 def call(client: GatewayClient, pdf: bytes = PDF) -> bytes:
