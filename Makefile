@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 TEST_JOBS ?= 3
-PACKAGES = cli gateway sql worker
+PACKAGES = cli gateway sql web worker
 
 VENV = .venv
 STAMP = $(VENV)/.installed

@@ -36,6 +36,9 @@ LEVELS = {
     "shutdown": logging.INFO,
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
+    "web": logging.INFO,
+    "web_error": logging.ERROR,
+    "request": logging.INFO,
 }
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
