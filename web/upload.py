@@ -6,7 +6,7 @@ import re
 from typing import Protocol
 
 from convertq.web.context import web
-from convertq.web.form import OVERHEAD, Body, Form, form_events, too_large
+from convertq.web.form import OVERHEAD, Body, Form, too_large
 from convertq.web.refusal import Refusal
 from convertq.worker.errors import DISK_FULL, Code
 from convertq.worker.submission import How, Intake, Order, Received, Submission, Submitter, TooManyActive
@@ -94,6 +94,3 @@ def _full() -> Refusal:
 def _not_stored(error: OSError) -> Refusal:
     reason = "the disk is full" if error.errno in DISK_FULL else "the disk refused it"
     return Refusal(507, f"the file could not be stored: {reason}", Code.IO_ERROR)
-
-
-_events, _record = form_events, record
