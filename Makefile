@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 TEST_JOBS ?= 3
+API_EXAMPLES ?= 150
 PACKAGES = cli gateway sql web worker
 
 VENV = .venv
@@ -25,7 +26,7 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test lint fmt types chaos bench picture demo wheel install-hooks clean
+.PHONY: help test test-api lint fmt types chaos bench picture demo wheel install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +42,9 @@ lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 fmt: $(STAMP) ## format, and fix what ruff can fix
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
+
+test-api: $(STAMP) ## thousands of generated requests against the API's contract; API_EXAMPLES per route
+	$(RUN) tests.contract $(API_EXAMPLES)
 
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s

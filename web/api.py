@@ -78,4 +78,4 @@ def status() -> Response:
 
 @api.get("/openapi.json")
 def openapi() -> Response:
-    return json_answer(document())
+    return json_answer(document(web().config.mappings_allowed))

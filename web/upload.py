@@ -27,7 +27,7 @@ def receive_upload(request: Request, owner: str) -> Submission:
             form.read_rest()
             return record(form, received, owner)
     except OSError as error:
-        raise _not_stored(error) from error
+        raise not_stored(error) from error
 
 
 class Part(Protocol):
@@ -91,6 +91,6 @@ def _full() -> Refusal:
     )
 
 
-def _not_stored(error: OSError) -> Refusal:
+def not_stored(error: OSError) -> Refusal:
     reason = "the disk is full" if error.errno in DISK_FULL else "the disk refused it"
     return Refusal(507, f"the file could not be stored: {reason}", Code.IO_ERROR)
