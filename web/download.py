@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import unicodedata
 from typing import BinaryIO
+from urllib.parse import quote
 from uuid import UUID
 
 from convertq.web.context import web
@@ -20,6 +22,8 @@ from werkzeug.wsgi import FileWrapper
 
 PIECE = 64 * 1024
 NAME_LIMIT = 100  # characters
+#: nothing is there, or what convertq never puts there: a symlink, a pipe
+NOT_A_RESULT = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL})
 
 
 def download(request: Request, owner: str, job_id: UUID) -> Response:
@@ -44,8 +48,10 @@ def _open_result(job: DictRow) -> BinaryIO:
         raise gone
     try:
         return open_regular(web().files.result(job["id"]))
-    except FileNotFoundError:
-        raise gone from None
+    except OSError as error:
+        if error.errno in NOT_A_RESULT:
+            raise gone from None
+        raise
 
 
 def _answer(request: Request, file: BinaryIO, job: DictRow) -> Response:
@@ -74,5 +80,5 @@ def _attachment(original: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     options = {"filename": plain if plain != ".xml" else "result.xml"}
     if plain != name:
-        options["filename*"] = name
+        options["filename*"] = f"UTF-8''{quote(name)}"
     return dump_options_header("attachment", options)
