@@ -26,13 +26,18 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test test-api lint fmt types chaos bench picture demo wheel install-hooks clean
+.PHONY: help test test-browser screenshots test-api lint fmt types chaos bench picture demo wheel install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 test: $(STAMP) ## run every test but the chaos; TEST_JOBS=3 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos tests
+
+test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)
+	@command -v chromedriver >/dev/null || { \
+	  echo "no Chromium with its driver is on PATH: apt-get install chromium chromium-driver" >&2; exit 1; }
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile tests/browser
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check
@@ -52,6 +57,9 @@ chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUT
 bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs
 	$(RUN) bench.claims
 	$(RUN) bench.operator_commands
+
+screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and README's in docs/
+	$(RUN) bench.screenshots --docs
 
 picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
 	$(RUN) bench.demo_picture

@@ -9,7 +9,7 @@ from uuid import UUID
 from convertq.cli.words import size
 from convertq.web import jobs
 from convertq.web.context import web
-from convertq.web.many_files import Receipt, receive_files
+from convertq.web.many_files import MOST_FILES, Receipt, receive_files
 from convertq.web.refusal import DatabaseDown, Refusal
 from convertq.web.session import owner
 from convertq.web.wording import (
@@ -58,7 +58,7 @@ def _queue_page(code: int, shown: jobs.Page, status: str, *, held: bool, away: b
         "queue.html", jobs=[(job, _look(job, now, errors, held=held)) for job in shown.jobs], active=shown.active,
         next=shown.next, status=status, held=held, away=away, said=_said(), mappings=config.mappings_allowed,
         max_bytes=config.max_upload_bytes, max_size=limit_in_words(config.max_upload_bytes),
-        words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_LOOK,
+        words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_LOOK, most_files=MOST_FILES,
         wording={"states": STATES, "errors": errors, "send_again": SEND_AGAIN},
     )  # fmt: skip
     return make_response(text, code)
@@ -81,7 +81,7 @@ def _look(job: dict[str, Any], now: datetime, errors: dict[str, dict[str, str]],
 def upload() -> AnyResponse:
     """For a browser without a script; the script sends each file to the API."""
     receipt = receive_files(request, owner())
-    return redirect(url_for("pages.queue", sent=receipt.sent, refused=receipt.refused), 303)
+    return redirect(url_for("pages.queue", **{name: number for name, number in vars(receipt).items() if number}), 303)
 
 
 @pages.post("/jobs/<uuid:job_id>/retry")
@@ -108,10 +108,8 @@ def say(refusal: Refusal) -> Response:
 
 def _said() -> dict[str, str] | None:
     """What became of the form that led here."""
-    sent, refused = (request.args.get(name, 0, int) for name in ("sent", "refused"))
-    if sent <= 0 and refused <= 0:
-        return None
-    return Receipt(max(sent, 0), max(refused, 0)).in_words()
+    told = Receipt(*(max(request.args.get(name, 0, int), 0) for name in ("sent", "refused", "full")))
+    return told.in_words() if told != Receipt() else None
 
 
 def _cursor(text: str | None) -> UUID | None:

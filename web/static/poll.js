@@ -8,9 +8,8 @@ export class Poller {
   #timer = 0;
   #looking = false;
   #again = false;
-  #done = false;
 
-  /** `look()` never throws; it returns {changed, goOn}. */
+  /** `look()` returns {changed, goOn}. */
   constructor(look, { fastest = 1000, slowest = 10000 } = {}) {
     this.#look = look;
     this.#fastest = fastest;
@@ -23,18 +22,7 @@ export class Poller {
   /** Something has happened: look at once, and quickly for a while. */
   soon() {
     this.#delay = this.#fastest;
-    this.#done = false;
     this.#run();
-  }
-
-  /** Without looking first: what is on the page is fresh. */
-  later() {
-    this.#plan();
-  }
-
-  /** Nothing is looked for until `soon`. */
-  get isResting() {
-    return this.#done;
   }
 
   async #run() {
@@ -44,10 +32,18 @@ export class Poller {
       return;
     }
     this.#looking = true;
-    const { changed, goOn } = await this.#look();
-    this.#looking = false;
+    let changed = false;
+    let goOn = true; // whatever happens: a page that has stopped looking would never be right again
+    try {
+      ({ changed, goOn } = await this.#look());
+    } finally {
+      this.#looking = false;
+      this.#after(changed, goOn);
+    }
+  }
+
+  #after(changed, goOn) {
     this.#delay = changed ? this.#fastest : Math.min(this.#delay * 1.4, this.#slowest);
-    this.#done = !goOn && !this.#again;
     if (this.#again) {
       this.#again = false;
       this.#run();

@@ -47,6 +47,7 @@ function isThat(job, { file }) {
 }
 
 function drawFrame() {
+  list.dataset.active = active;
   show(document.getElementById("empty"), list.children.length === 0);
   show(document.getElementById("more"), Boolean(next));
   document.title = active > 0 ? `(${active}) ${title}` : title;
@@ -119,7 +120,7 @@ async function look() {
     await askForOthers(answered);
     show(document.getElementById("away"), false);
     show(document.getElementById("busy"), held);
-    return { changed, goOn: active > 0 || held };
+    return { changed, goOn: active > 0 || held || jobRows().some((row) => row.job && isActive(row.job)) };
   } catch (error) {
     if (!(error instanceof Away)) throw error;
     show(document.getElementById("away"), true);
@@ -170,7 +171,7 @@ const uploads = new Uploads(Number(form.dataset.maxBytes), {
 
 function send(files) {
   const chosen = [...files];
-  for (const file of chosen.reverse()) uploads.add(file, form.elements.mapping?.value);
+  for (const file of chosen) uploads.add(file, form.elements.mapping?.value);
   if (chosen.length) announce(`${counted(chosen.length, "file")} chosen`);
 }
 

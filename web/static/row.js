@@ -91,7 +91,6 @@ export function fillJob(row, job, held) {
 function drawActions(row, job, name) {
   const download = row.querySelector(".download");
   const again = row.querySelector(".again");
-  const hadFocus = row.querySelector(".action").contains(document.activeElement);
   set(download, "href", `/api/jobs/${job.id}/download`);
   put(download.querySelector(".unseen"), ` the XML of ${name}`);
   set(again, "action", `/jobs/${job.id}/retry`);
@@ -100,7 +99,7 @@ function drawActions(row, job, name) {
   show(again, Boolean(job.can_retry));
   show(row.querySelector(".drop-it"), false);
   // a button that goes away must not take the reader's place with it
-  if (hadFocus && !row.querySelector(".action").contains(document.activeElement)) row.focus();
+  if (row.contains(document.activeElement) && document.activeElement.closest("[hidden]")) row.focus();
 }
 
 /** `upload`: file, state, percent, detail and help where they are known. */
