@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -20,8 +19,6 @@ PIECE = 64 * 1024
 OVERHEAD = 64 * 1024  # boundaries, headers and small fields around the largest allowed file
 FIELD_LIMIT = 1024  # bytes
 FIELDS = ("mapping", "priority", "pretty")
-#: s that an upload may take, and the bytes a second that give it more: a client that drips ends here
-FIRST_SECONDS, SLOWEST = 30.0, 8 * 1024
 
 
 class Input(Protocol):
@@ -29,11 +26,11 @@ class Input(Protocol):
 
 
 class Body:
-    """The request's bytes, refused when they are more, or slower, than allowed; whatever was announced."""
+    """The request's bytes, refused when they are more than allowed, whatever was announced, or end too early."""
 
-    def __init__(self, stream: Input, limit: int) -> None:
-        self._stream, self._limit = stream, limit
-        self._read, self._began = 0, time.monotonic()
+    def __init__(self, stream: Input, limit: int, announced: int | None = None) -> None:
+        self._stream, self._limit, self._announced = stream, limit, announced
+        self._read = 0
 
     def pieces(self) -> Iterator[bytes]:
         while data := self._next():
@@ -41,14 +38,14 @@ class Body:
             if self._read > self._limit + OVERHEAD:
                 raise too_large(self._limit)
             yield data
+        if self._announced is not None and self._read < self._announced:
+            raise too_slow()
 
     def _next(self) -> bytes:
-        if time.monotonic() - self._began > FIRST_SECONDS + self._read / SLOWEST:
-            raise Refusal(408, "the upload is too slow")
         try:
             return self._stream.read(PIECE)
-        except OSError:  # the socket's own limit: nothing came for too long, or the client is gone
-            raise Refusal(408, "the upload did not arrive in time") from None
+        except OSError:  # nothing came for too long (PatientWorker), or the client is gone
+            raise too_slow() from None
 
 
 class Form:
@@ -122,3 +119,7 @@ def form_events(body: Body, content_type: str) -> Iterator[Any]:
 
 def too_large(limit: int) -> Refusal:
     return Refusal(413, f"the file is larger than {limit} bytes", Code.TOO_LARGE)
+
+
+def too_slow() -> Refusal:
+    return Refusal(408, "the upload did not arrive in time, or not whole: send it again")

@@ -20,7 +20,11 @@ PIECE = 64 * 1024
 SILENCE = 20.0  # s that a client may say, or take, nothing
 HEADERS_WITHIN = 20.0  # s for all of a request's head
 LINGER = 2.0  # s in which a client that is still sending may read its answer before the connection is cut
-REQUEST_WITHIN = 900.0  # s for all of it; an upload has a limit of its own, by its size
+REQUEST_WITHIN = (
+    900.0  # s for all of it, where nothing is known of its size; else by the slowest upload that is served:
+)
+FIRST_SECONDS, SLOWEST = 30.0, 32 * 1024  # s, and then bytes a second
+LAST_WORDS = 5.0  # s in which a request that was cut off may still be answered
 
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
@@ -29,6 +33,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadlines: dict[TConn, float] = {}
+        self._cut: set[TConn] = set()
 
     def enqueue_req(self, conn: TConn) -> None:
         limit = struct.pack("ll", int(SILENCE), 0)
@@ -47,11 +52,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Its head is read."""
-        self._deadlines[conn] = time.monotonic() + REQUEST_WITHIN
+        self._deadlines[conn] = time.monotonic() + time_for(req)
         return super().handle_request(req, conn)
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         self._deadlines.pop(conn, None)
+        self._cut.discard(conn)
         super().finish_request(conn, fs)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
@@ -62,13 +68,21 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         super().wait_for_and_dispatch_events(min(timeout, 1.0 if self.alive else 0.1))
 
     def murder_pending(self) -> None:
-        """Once a second: a socket that is shut ends the wait of whoever reads from it or writes to it."""
+        """Once a second. A socket that is shut ends the wait of whoever reads from it: first that, then all."""
         super().murder_pending()
         now = time.monotonic()
         for conn in [conn for conn, deadline in list(self._deadlines.items()) if deadline < now]:
-            self._deadlines.pop(conn, None)
+            is_cut = conn in self._cut
             with contextlib.suppress(OSError):
-                conn.sock.shutdown(socket.SHUT_RDWR)
+                conn.sock.shutdown(socket.SHUT_RDWR if is_cut else socket.SHUT_RD)
+            self._cut.add(conn)
+            self._deadlines[conn] = now + LAST_WORDS
+
+
+def time_for(req: Any) -> float:
+    """An upload may take longer the larger it says to be; one that drips comes to an end all the same."""
+    announced = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "")
+    return FIRST_SECONDS + int(announced) / SLOWEST if announced.isdigit() and int(announced) else REQUEST_WITHIN
 
 
 def linger(sock: socket.socket) -> None:

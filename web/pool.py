@@ -7,6 +7,7 @@ no database is never kept waiting behind those that do.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ CONNECTIONS = 8  # of one process; a request holds one for milliseconds, and non
 MAX_WAITING = 100  # requests
 STATEMENT_TIMEOUT = 5  # s
 PATIENCE = 7.0  # s: for a server, or a network, that says nothing at all
-WAIT = 3.0  # s for a connection
+WAIT = 2.0  # s for a connection
 TRY_AGAIN_AFTER = 1.0  # s
 #: what says that the database cannot be used now; any other error is a bug, and is shown as one
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, TooManyRequests, SchemaError)
@@ -91,10 +92,20 @@ class Connections:
         return opened
 
     def _refuse_while_away(self) -> None:
+        """Once it is known to be away: of those that come within a second one alone tries, and waits only for that."""
         with self._lock:
-            if self._reason and time.monotonic() < self._try_at:
+            if not self._reason:
+                return
+            if time.monotonic() < self._try_at:
                 raise DatabaseDown(self._reason)
-            self._try_at = time.monotonic() + TRY_AGAIN_AFTER  # of those that come now, this one alone waits
+            self._try_at = math.inf
+        try:
+            self._connect().close()
+        except (psycopg.Error, SchemaError) as error:
+            raise self._down(error) from error
+        finally:
+            self._try_at = time.monotonic() + TRY_AGAIN_AFTER
+        self._note("")
 
     def _down(self, error: BaseException) -> DatabaseDown:
         if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):

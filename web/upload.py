@@ -21,7 +21,9 @@ def receive_upload(request: Request, owner: str) -> Submission:
     if (request.content_length or 0) > limit + OVERHEAD:
         raise too_large(limit)
     _refuse_when_full(owner)
-    form = Form(Body(request.environ["wsgi.input"], limit), request.headers.get("Content-Type", ""))
+    form = Form(
+        Body(request.environ["wsgi.input"], limit, request.content_length), request.headers.get("Content-Type", "")
+    )
     try:
         with Intake(web().files, web().config).receive(form) as received:
             form.read_rest()

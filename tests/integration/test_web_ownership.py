@@ -225,7 +225,7 @@ def test_an_operators_route_opens_only_with_the_token(place: Place, route: Route
         right.removeprefix("Bearer "),
         "é",
     ):
-        headers = {**SAME_ORIGIN, "Authorization": sent.encode()}
+        headers: dict[str, str | bytes] = {**SAME_ORIGIN, "Authorization": sent.encode()}
         answer = requests.request(route.method, place.site.url + route.url(), headers=headers, timeout=10)
         assert answer.status_code == 401, sent
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
