@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import replace
 
 import click
@@ -39,13 +40,18 @@ def run(host: str | None, port: int | None, processes: int | None) -> None:
     if is_activated():
         serve(config, None, lambda: click.echo("listening on the socket of systemd"))
         return
+    wanted = config.web_port if port is None else port
     try:
-        listener = listen(config.web_host, config.web_port if port is None else port)
+        listener = listen(config.web_host, wanted)
     except OSError as error:
-        where = f"{config.web_host}:{config.web_port if port is None else port}"
-        raise click.ClickException(f"cannot listen on {where}: {(error.strerror or str(error)).lower()}") from error
+        raise click.ClickException(f"cannot listen on {config.web_host}:{wanted}: {reason_of(error)}") from error
     address = url_of(listener.getsockname())
     serve(config, listener, lambda: click.echo(f"listening on {address}"))
+
+
+def reason_of(error: OSError) -> str:
+    """Without the address, which Python adds to it; the name of an unknown host has no errno."""
+    return (os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)).lower()
 
 
 def url_of(name: tuple[str, int]) -> str:

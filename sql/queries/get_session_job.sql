@@ -8,7 +8,7 @@ SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.pr
        (SELECT to_jsonb(progress) - 'job_id' FROM {schema}.job_progress AS progress
          WHERE progress.job_id = job.id AND job.status = 'processing') AS progress,
        (SELECT event.meta ->> 'error_message' FROM {schema}.job_events AS event
-         WHERE event.job_id = job.id AND job.status = 'queued' AND job.retry_after IS NOT NULL AND event.event_type = 'retry'
+         WHERE event.job_id = job.id AND job.status = 'queued' AND job.retry_after IS NOT NULL AND event.meta ? 'error_message'
          ORDER BY event.id DESC LIMIT 1) AS last_error
   FROM {schema}.jobs AS job
  WHERE job.id = %(id)s

@@ -1,5 +1,6 @@
 -- list_session_jobs: a visitor's jobs, newest first, from a place in the list on
 -- last_error: why the attempt before the wait for a retry did not succeed; the row itself has it once the job has failed.
+-- It is found by its words, not by its type: the index by type is for the last hour of all jobs, and would tempt the planner.
 -- Parameters: owner, statuses, before_created_at, before_id, limit
 -- Rows: one per job
 SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority, job.attempt_count, job.error_code,
@@ -9,7 +10,7 @@ SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.pr
        (SELECT to_jsonb(progress) - 'job_id' FROM {schema}.job_progress AS progress
          WHERE progress.job_id = job.id AND job.status = 'processing') AS progress,
        (SELECT event.meta ->> 'error_message' FROM {schema}.job_events AS event
-         WHERE event.job_id = job.id AND job.status = 'queued' AND job.retry_after IS NOT NULL AND event.event_type = 'retry'
+         WHERE event.job_id = job.id AND job.status = 'queued' AND job.retry_after IS NOT NULL AND event.meta ? 'error_message'
          ORDER BY event.id DESC LIMIT 1) AS last_error
   FROM {schema}.jobs AS job
  WHERE job.owner_session_id = %(owner)s AND job.status = ANY (%(statuses)s::text[])
