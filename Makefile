@@ -59,6 +59,7 @@ bench: $(STAMP) ## claims on large tables and with a snapshot held open, command
 	$(RUN) bench.operator_commands
 
 screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and README's in docs/
+	$(RUN) bench.screenshots
 	$(RUN) bench.screenshots --docs
 
 picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo

@@ -193,7 +193,7 @@ def busy(stage: Stage) -> None:
     stage.running("Fatura 2026-1203.pdf", 17, 2)
     stage.running("oficina-maio.pdf", 15, 3, "reading", 12)
     stage.job("papelaria-central.pdf", "queued", 13, retry_after=-24, attempt_count=1)
-    for number, name in enumerate(("Fatura 2026-1204.pdf", "Fatura 2026-1205.pdf", "mercearia.pdf")):
+    for number, name in enumerate(("Fatura 2026-1204.pdf", "mercearia.pdf")):
         stage.job(name, "queued", 11 - number)
 
 

@@ -1,4 +1,4 @@
-"""Makes pictures of both pages in every scene, scheme and width; with `--docs` also the four that README shows."""
+"""Makes pictures of both pages in every scene, scheme and width; with `--docs` only the four that README shows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +28,29 @@ from bench.page_scenes import SCENES, VISITOR, set_the_stage
 from tests.browser.chromium import HOW_TO_GET_IT, complaints, find_browser, open_browser
 
 TOKEN = "pictures"
-WIDTHS = {"wide": (1280, 900), "phone": (390, 844)}
+WIDTHS = {"wide": (1280, 960), "phone": (390, 844)}
+TALLEST = 4000
 PATHS = {"queue": "/", "admin": "/admin"}
 DOCS = Path(__file__).parents[1] / "docs"
-#: which four README shows
-SHOWN = ("queue-busy-light-wide", "queue-failures-dark-phone", "admin-busy-light-wide", "admin-held-dark-wide")
+SCHEMES = ("light", "dark")
+#: the four that README shows, each of one screen
+SHOWN = ("queue-busy-light-wide", "queue-failures-dark-phone", "queue-held-light-phone", "admin-busy-dark-wide")
+QUALITY = 82
+
+
+@dataclass(frozen=True)
+class Picture:
+    page: str
+    scene: str
+    scheme: str
+    width: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}-{self.scene}-{self.scheme}-{self.width}"
+
+
+EVERY = [Picture(*each) for each in product(PATHS, SCENES, SCHEMES, WIDTHS)]
 
 
 @contextmanager
@@ -57,7 +78,7 @@ def site(postgres: EmbeddedPostgres, scene: str, home: Path) -> Iterator[str]:
 
 
 def visit(driver: Chrome, address: str, page: str) -> None:
-    driver.get(f"{address}/health")
+    driver.get(f"{address}/admin")
     driver.add_cookie({"name": "owner_session_id", "value": VISITOR})
     driver.execute_script("sessionStorage.setItem('convertq admin token', arguments[0])", TOKEN)
     driver.get(address + PATHS[page])
@@ -65,50 +86,55 @@ def visit(driver: Chrome, address: str, page: str) -> None:
     WebDriverWait(driver, 10).until(lambda _: driver.find_elements("css selector", drawn))
 
 
-def shoot(driver: Chrome, width: str, scheme: str, target: Path) -> None:
-    pixels, least = WIDTHS[width]
+def shoot(driver: Chrome, picture: Picture, target: Path) -> None:
+    """As a PNG of the whole page; as a WebP, which README shows, of what the first screen holds."""
+    pixels, least = WIDTHS[picture.width]
+    is_whole = target.suffix == ".png"
 
     def command(name: str, **values: Any) -> None:
         driver.execute_cdp_cmd(f"Emulation.{name}", values)
 
-    command("setEmulatedMedia", features=[
-        {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"},
-    ])  # fmt: skip
-    size = {"width": pixels, "deviceScaleFactor": 1, "mobile": width == "phone"}
+    preferences = {"prefers-color-scheme": picture.scheme, "prefers-reduced-motion": "reduce"}
+    command("setEmulatedMedia", features=[{"name": name, "value": value} for name, value in preferences.items()])
+    size = {"width": pixels, "deviceScaleFactor": 1, "mobile": picture.width == "phone"}
     command("setDeviceMetricsOverride", height=least, **size)
-    height = max(least, driver.execute_script("return document.documentElement.scrollHeight"))
-    command("setDeviceMetricsOverride", height=min(height, 4000), **size)
+    whole = driver.execute_script("return document.documentElement.scrollHeight")
+    command("setDeviceMetricsOverride", height=min(max(least, whole), TALLEST) if is_whole else least, **size)
     driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-    driver.save_screenshot(str(target))
+    options = {"format": "png"} if is_whole else {"format": "webp", "quality": QUALITY}
+    target.write_bytes(b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"]))
 
 
-def shoot_all(driver: Chrome, postgres: EmbeddedPostgres, home: Path, out: Path, scenes: list[str]) -> None:
-    for scene in scenes:
-        with site(postgres, scene, home) as address:
-            for page in PATHS:
-                visit(driver, address, page)
-                for width in WIDTHS:
-                    for scheme in ("light", "dark"):
-                        shoot(driver, width, scheme, out / f"{page}-{scene}-{scheme}-{width}.png")
-                for line in complaints(driver):
-                    print(f"{page} {scene}: {line}", file=sys.stderr)
+def shoot_all(pictures: list[Picture], target: Callable[[Picture], Path]) -> None:
+    with ExitStack() as up:
+        home = Path(up.enter_context(tempfile.TemporaryDirectory()))
+        postgres = up.enter_context(EmbeddedPostgres())
+        driver = up.enter_context(open_browser())
+        for scene in dict.fromkeys(picture.scene for picture in pictures):
+            with site(postgres, scene, home) as address:
+                for picture in (picture for picture in pictures if picture.scene == scene):
+                    visit(driver, address, picture.page)
+                    shoot(driver, picture, target(picture))
+                    for line in complaints(driver):
+                        print(f"{picture.name}: {line}", file=sys.stderr)
+                driver.get("about:blank")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/screenshots"))
-    parser.add_argument("--scene", action="append", choices=list(SCENES))
-    parser.add_argument("--docs", action="store_true", help="put README's four into docs/")
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--docs", action="store_true", help="README's, into docs/")
     chosen = parser.parse_args()
     if not find_browser():
         sys.exit(HOW_TO_GET_IT)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as up:
-        home = Path(up.enter_context(tempfile.TemporaryDirectory()))
-        postgres = up.enter_context(EmbeddedPostgres())
-        driver = up.enter_context(open_browser())
-        shoot_all(driver, postgres, home, chosen.out, chosen.scene or list(SCENES))
-    print(f"pictures are in {chosen.out}")
+    if chosen.docs:
+        shoot_all([each for each in EVERY if each.name in SHOWN], lambda picture: DOCS / f"{picture.name}.webp")
+    else:
+        shoot_all(
+            [each for each in EVERY if chosen.only in each.name], lambda picture: chosen.out / f"{picture.name}.png"
+        )
 
 
 if __name__ == "__main__":

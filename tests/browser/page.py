@@ -25,7 +25,13 @@ class Page:
     # -- going --
 
     def forget_everything(self) -> None:
-        self.driver.get(BLANK)
+        """In a new tab: what belonged to the old one ends with it."""
+        old = self.driver.current_window_handle
+        self.driver.switch_to.new_window("tab")
+        new = self.driver.current_window_handle
+        self.driver.switch_to.window(old)
+        self.driver.close()
+        self.driver.switch_to.window(new)
         for command in ("Network.clearBrowserCookies", "Network.clearBrowserCache"):
             self.driver.execute_cdp_cmd(command, {})
         self.size(1280, 900)
@@ -74,6 +80,11 @@ class Page:
             css,
         )
         return " ".join(str(words).split())
+
+    def texts(self, css: str) -> list[str]:
+        """Of each, in one look: one by one they could be gone before the last is asked."""
+        found: list[str] = self.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", css)
+        return found
 
     def run(self, script: str, *values: Any) -> Any:
         return self.driver.execute_script(script, *values)

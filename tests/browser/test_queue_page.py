@@ -77,7 +77,7 @@ def test_many_dropped_files_all_arrive(page: Page) -> None:
     page.drop(*names)
     for name in names:
         page.wait_for_row(name, "Ready")
-    assert sorted(row.text for row in page.all("#jobs .file")) == names
+    assert sorted(page.texts("#jobs .file")) == names
 
 
 def test_the_same_file_again_joins_what_is_there(page: Page, folder: Path) -> None:

@@ -40,7 +40,7 @@ function drawStats(stats, { busy, room }) {
   tile("queued", plain(jobs.queued + jobs.uploaded), stats.oldest_queued_seconds === null ? "nothing waits" : `oldest: ${span(stats.oldest_queued_seconds)}`);
   tile("running", plain(jobs.processing), room ? `of ${counted(room, "worker")}` : "no worker", room === 0);
   tile("pace", plain(pace["1m"]), `${plain(pace["60m"])} over 60 min`);
-  tile("success", stats.success_rate === null ? "–" : `${plain(100 * stats.success_rate)} %`, ended ? `of ${plain(ended)} in 60 min` : "nothing ended in 60 min");
+  tile("success", stats.success_rate === null ? "–" : `${plain(100 * stats.success_rate)} %`, ended ? `of ${plain(ended)} in 60 min` : "none in 60 min");
   tile("times", gateway.calls ? time(gateway.p95 * 1000) : "–", gateway.calls ? `p50: ${time(gateway.p50 * 1000)}` : "no call yet");
   tile("failed", plain(jobs.failed), `${plain(stats.failed_60m)} in 60 min`, stats.failed_60m > 0);
   drawBreaker(stats.breaker);

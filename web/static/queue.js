@@ -163,7 +163,7 @@ const uploads = new Uploads(Number(form.dataset.maxBytes), {
     poller.soon();
   },
   refused(upload, code, message) {
-    upload.help = { ...inWords(code), detail: message ? `${code}: ${message}` : code };
+    upload.help = { ...inWords(code), detail: message && `${code}: ${message}` };
     fillUpload(rowOf(upload), upload);
     announce(`${upload.file.name} was not accepted. ${upload.help.what}`);
   },
