@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+import requests
+from convertq.cli.embedded import EmbeddedPostgres, free_port
 
 from tests.waiting import eventually
 
@@ -42,7 +43,11 @@ def box() -> Iterator[Run]:
     subprocess.run([BOX, "up"], env=environment, check=True)
     try:
         run("useradd", "--system", "--no-create-home", "convertq")
-        run("sh", "-c", f"cp '{ROOT}'/systemd/*.service '{ROOT}'/systemd/*.timer /etc/systemd/system/")
+        run(
+            "sh",
+            "-c",
+            f"cp '{ROOT}'/systemd/*.service '{ROOT}'/systemd/*.socket '{ROOT}'/systemd/*.timer /etc/systemd/system/",
+        )
         run("mkdir", "-p", "/etc/convertq")
         yield run
     finally:
@@ -51,22 +56,21 @@ def box() -> Iterator[Run]:
 
 
 def test_the_units_are_hardened(box: Run) -> None:
-    for unit in ("convertq-worker.service", "convertq-reclaim.service", "convertq-cleanup.service"):
-        judged = box("systemd-analyze", "security", "--no-pager", unit).stdout
+    for unit in ("convertq-worker", "convertq-reclaim", "convertq-cleanup", "convertq-web"):
+        judged = box("systemd-analyze", "security", "--no-pager", f"{unit}.service").stdout
         exposure = float(judged.rpartition("Overall exposure level for")[2].split(":")[1].split()[0])
         assert exposure <= 2.0, judged
 
 
 def test_the_units_are_well_formed(box: Run) -> None:
-    verified = box(
-        "systemd-analyze", "verify", "--man=no", "convertq-worker.service", "convertq-reclaim.timer", check=False
-    )
+    units = ("convertq-worker.service", "convertq-reclaim.timer", "convertq-web.service", "convertq-web.socket")
+    verified = box("systemd-analyze", "verify", "--man=no", *units, check=False)
     complaints = [line for line in verified.stderr.splitlines() if "convertq" in line and "/opt/convertq" not in line]
     assert complaints == []
 
 
-def _property(box: Run, name: str) -> str:
-    return box("systemctl", "show", "--value", "-p", name, "convertq-worker.service").stdout.strip()
+def _property(box: Run, name: str, unit: str = "convertq-worker.service") -> str:
+    return box("systemctl", "show", "--value", "-p", name, unit).stdout.strip()
 
 
 def test_the_worker_starts_says_so_and_stops(box: Run, own_postgres: EmbeddedPostgres) -> None:
@@ -81,6 +85,35 @@ def test_the_worker_starts_says_so_and_stops(box: Run, own_postgres: EmbeddedPos
     box("systemctl", "stop", "convertq-worker.service")
     assert _property(box, "Result") == "success"
     assert _property(box, "ExecMainStatus") == "0"
+
+
+def test_the_web_is_started_by_its_first_visitor_and_no_visitor_meets_its_restart(
+    box: Run, own_postgres: EmbeddedPostgres
+) -> None:
+    settings = f"DATABASE_URL={own_postgres.url()}\nUPLOADS_DIR=/var/lib/convertq/uploads\n"
+    settings += "RESULTS_DIR=/var/lib/convertq/results\nWEB_PROCESSES=1\n"
+    box("sh", "-c", f"cat > /etc/convertq/convertq.env <<'END'\n{settings}END")
+    _install_as_opt(box)
+    port = free_port()
+    box("mkdir", "-p", "/etc/systemd/system/convertq-web.socket.d")
+    chosen = f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{port}\n"
+    box("sh", "-c", f"cat > /etc/systemd/system/convertq-web.socket.d/port.conf <<'END'\n{chosen}END")
+    box("systemctl", "daemon-reload")
+    box("systemctl", "start", "convertq-web.socket")
+    assert _property(box, "ActiveState", "convertq-web.service") == "inactive"
+    url = f"http://127.0.0.1:{port}"
+    try:
+        assert requests.get(f"{url}/ready", timeout=30).status_code == 200
+        file = {"file": ("a.pdf", b"%PDF-1.7")}
+        stored = requests.post(f"{url}/api/jobs", files=file, headers={"Sec-Fetch-Site": "same-origin"}, timeout=30)
+        assert stored.status_code == 201
+        assert _property(box, "ActiveState", "convertq-web.service") == "active"
+        box("systemctl", "stop", "convertq-web.service")
+        assert _property(box, "Result", "convertq-web.service") == "success"
+        assert requests.get(f"{url}/health", timeout=30).status_code == 200  # it is started again
+    finally:
+        print(box("journalctl", "-u", "convertq-web.service", "--no-pager").stdout)
+        box("systemctl", "stop", "convertq-web.socket", "convertq-web.service")
 
 
 def test_wrong_configuration_is_not_restarted_for_ever(box: Run) -> None:
