@@ -54,9 +54,10 @@ test-api: $(STAMP) ## thousands of generated requests against the API's contract
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
-bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs
+bench: $(STAMP) ## claims on large tables and with a snapshot held open, commands on a million jobs, the web under load
 	$(RUN) bench.claims
 	$(RUN) bench.operator_commands
+	$(RUN) bench.web
 
 screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and README's in docs/
 	$(RUN) bench.screenshots

@@ -51,7 +51,8 @@ def run(host: str | None, port: int | None, processes: int | None) -> None:
 
 def reason_of(error: OSError) -> str:
     """Without the address, which Python adds to it; the name of an unknown host has no errno."""
-    return (os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)).lower()
+    number = error.errno or 0
+    return (os.strerror(number) if number > 0 else error.strerror or str(error)).lower()
 
 
 def url_of(name: tuple[str, int]) -> str:

@@ -29,17 +29,15 @@ class Page:
 
 
 def list_jobs(owner: str, status: str | None = None, limit: int = LIMIT, before: UUID | datetime | None = None) -> Page:
-    with web().connections.transaction() as database:
+    with web().connections.session() as database:
         created_at, job_id = find_place(database, before, owner)
-        # counted first: or a job that ends in between is listed as under way, with nothing left to wait for
-        active = database.run("count_active_jobs", owner=owner)[0]["active"]
         rows = database.run(
             "list_session_jobs", owner=owner, statuses=[status] if status else list(STATUSES),
             before_created_at=created_at, before_id=job_id, limit=limit + 1,
         )  # fmt: skip
-        hold = database.run("get_hold")[0]
-    shown = [view_job(row, hold, web().config, web().files) for row in rows[:limit]]
-    return Page(shown, active, shown[-1]["id"] if len(rows) > limit else None)
+    found = [row for row in rows if row["id"] is not None]
+    shown = [view_job(row, row, web().config, web().files) for row in found[:limit]]
+    return Page(shown, rows[0]["active"], shown[-1]["id"] if len(found) > limit else None)
 
 
 def find_place(database: Database, before: UUID | datetime | None, owner: str | None = None) -> Place:

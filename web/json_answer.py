@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from convertq.web.refusal import Refusal
 from flask import Response
+
+ZERO = timedelta()
 
 
 def json_text(document: Any) -> str:
@@ -25,4 +27,6 @@ def error_answer(refusal: Refusal) -> Response:
 
 
 def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+    if not isinstance(value, datetime):
+        return str(value)
+    return (value if value.utcoffset() == ZERO else value.astimezone(UTC)).isoformat()

@@ -109,7 +109,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"jobs_processing", "jobs_by_status", "jobs_pkey"},
     ),
     "find_owner": ({"id": UUID(int=1)}, {"jobs_pkey"}),
-    "list_session_jobs": (PAGE, {"jobs_by_owner", "job_events_by_job"}),
+    "list_session_jobs": (PAGE, {"jobs_by_owner", "jobs_by_owner_and_status", "job_events_by_job"}),
     "get_session_job": ({"id": UUID(int=1)}, {"jobs_pkey", "job_events_by_job"}),
     "count_active_jobs": ({"owner": "owner 7"}, {"jobs_by_owner_and_status"}),
     "trip_breaker": (

@@ -49,7 +49,8 @@ def test_a_request_in_hand_is_finished_before_the_end(site: Site) -> None:
 
 def test_a_killed_process_is_replaced(web: Web) -> None:
     site = web(WEB_PROCESSES=2)
-    first = eventually(lambda: len(found := site.process.children()) == 2 and found, what="two processes")
+    eventually(lambda: len(site.process.children()) == 2, what="two processes")
+    first = site.process.children()
     os.kill(first[0], signal.SIGKILL)
     eventually(lambda: len(set(site.process.children()) - set(first)) == 1, what="another in its place")
     for _ in range(10):
