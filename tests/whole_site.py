@@ -48,7 +48,7 @@ def whole_site(makings: Makings, folder: Path, *, workers: bool, **settings: obj
     uploads.mkdir()
     results.mkdir()
     with ExitStack() as up:
-        url = up.enter_context(_database(makings))
+        url = up.enter_context(new_database(makings))
         gateway = up.enter_context(StandInGateway())
         conn = up.enter_context(psycopg.connect(url, autocommit=True, row_factory=dict_row))
         environment = {
@@ -69,7 +69,8 @@ def whole_site(makings: Makings, folder: Path, *, workers: bool, **settings: obj
 
 
 @contextmanager
-def _database(makings: Makings) -> Iterator[str]:
+def new_database(makings: Makings) -> Iterator[str]:
+    """Migrated, and gone afterwards."""
     name = f"{makings.template.dbname}_{os.urandom(4).hex()}"
     create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     makings.admin.execute(create.format(sql.Identifier(name), sql.Identifier(makings.template.template_dbname)))

@@ -60,6 +60,14 @@ class Page:
     def scripts(self, enabled: bool) -> None:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not enabled})
 
+    def let_time_pass(self, seconds: float) -> None:
+        """For the page's timers alone, as quickly as they run; what they ask the server for is waited for."""
+        values = {"policy": "pauseIfNetworkFetchesPending", "budget": seconds * 1000}
+        began = self.run("return performance.now()")
+        self.driver.execute_cdp_cmd("Emulation.setVirtualTimePolicy", values)
+        passed = "return performance.now() - arguments[0] >= arguments[1]"
+        eventually(lambda: self.run(passed, began, seconds * 900), 30, f"{seconds:g} s for the page")
+
     def become(self, owner: str) -> None:
         values = {"name": "owner_session_id", "value": owner, "url": self.url}
         self.driver.execute_cdp_cmd("Network.setCookie", values)
@@ -71,6 +79,15 @@ class Page:
 
     def one(self, css: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def answers(self, path: str) -> list[int]:
+        """The status of each answer that this page has had from there."""
+        found: list[int] = self.run(
+            "return performance.getEntriesByType('resource')"
+            ".filter((e) => new URL(e.name).pathname === arguments[0]).map((e) => e.responseStatus)",
+            path,
+        )
+        return found
 
     def text(self, css: str = "main") -> str:
         """As it is shown; what is hidden has none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from convertq.web.wording import AWAY, BUSY, ERRORS
@@ -172,6 +172,30 @@ def test_a_page_that_loses_the_server_says_so_and_catches_up(page: Page, whole: 
     page.wait_until_gone(AWAY[0], "#away")
     page.wait_for_row("before.pdf", "Ready")
     page.wait_for_row("during.pdf", "Ready")
+
+
+def test_it_asks_less_often_while_nothing_moves_and_not_at_all_when_all_is_done(
+    page: Page, whole: WholeSite, folder: Path
+) -> None:
+    let_go = threading.Event()
+    whole.gateway.default = held(let_go)
+    page.open()
+    page.choose(pdf(folder, "slow.pdf"))
+    row = page.wait_for_row("slow.pdf", "Converting")
+    page.let_time_pass(60)
+    answers = page.answers("/api/jobs")
+    assert 5 < len(answers) < 30, "every ten seconds in the end, where it began with every second"
+    assert answers[-1] == 304
+    let_go.set()
+    whole.documents.wait_for(UUID(page.one(row).get_attribute("data-key")))
+    page.let_time_pass(30)
+    page.wait_for_row("slow.pdf", "Ready")
+    asked = len(page.answers("/api/jobs"))
+    page.let_time_pass(120)
+    assert len(page.answers("/api/jobs")) == asked
+    page.drop("next.pdf")
+    page.let_time_pass(5)
+    assert len(page.answers("/api/jobs")) > asked
 
 
 def test_without_a_script_files_are_uploaded_and_listed(page: Page, folder: Path) -> None:
