@@ -10,9 +10,9 @@ from convertq.worker.db import Database
 
 UNFINISHED = ("uploaded", "queued", "processing")
 #: of each kind and minute; enough for a p95 that does not jump, few enough to be read every half minute
-CALLS_MEASURED = 200
+CALLS_MEASURED = 100
 MINUTES = 60
-MOST_MINUTES = 360
+MOST_MINUTES = 180
 
 
 def get_history(database: Database, minutes: int) -> dict[str, Any]:

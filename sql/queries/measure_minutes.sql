@@ -5,8 +5,8 @@
 SELECT minute AS at,
        percentile_cont(0.50) WITHIN GROUP (ORDER BY ms) AS p50,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95
-  FROM generate_series(date_trunc('minute', now()) - (%(minutes)s - 1) * interval '1 minute', date_trunc('minute', now()),
-                       interval '1 minute') AS minute
+  FROM generate_series(date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute',
+                       date_bin('1 minute', now(), 'epoch'), interval '1 minute') AS minute
   LEFT JOIN LATERAL (
        SELECT CASE jsonb_typeof(meta -> 'gateway_ms') WHEN 'number'  -- another program may have written anything
                    THEN (meta ->> 'gateway_ms')::double precision END AS ms
