@@ -8,7 +8,7 @@ from uuid import UUID
 from convertq.web.asked import LIMIT, MAX_LIMIT, asked_before, asked_choice, asked_number
 from convertq.web.context import web
 from convertq.web.download import download
-from convertq.web.jobs import find_job, list_events, list_jobs, retry
+from convertq.web.jobs import Page, find_job, list_events, list_jobs, retry
 from convertq.web.json_answer import json_answer, json_text
 from convertq.web.openapi import document
 from convertq.web.session import owner
@@ -33,12 +33,20 @@ def submit() -> Response:
 def index() -> Response:
     status, limit = asked_choice("status", STATUSES), asked_number("limit", LIMIT, MAX_LIMIT)
     page = list_jobs(owner(), status, limit, asked_before())
-    text = json_text({"jobs": page.jobs, "active": page.active, "next": page.next}) + "\n"
-    answer = Response(text, content_type="application/json")
-    answer.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
+    answer = Response(content_type="application/json")
+    answer.set_etag(_version(page))
     answer.headers["Cache-Control"] = "private, no-cache"  # kept, and asked for anew each time
     answer.make_conditional(request)
+    if answer.status_code == 200:
+        answer.set_data(json_text({"jobs": page.jobs, "active": page.active, "next": page.next}) + "\n")
     return answer
+
+
+def _version(page: Page) -> str:
+    """Changes with what the page shows: a row's updated_at moves at every change; files and the hold are no rows."""
+    moving = ("progress", "why", "can_retry", "can_download")
+    jobs = [(job["id"].int, job["updated_at"].timestamp(), *(job[name] for name in moving)) for job in page.jobs]
+    return hashlib.sha256(repr((jobs, page.active, page.next)).encode()).hexdigest()[:32]
 
 
 @api.get("/jobs/<uuid:job_id>")

@@ -15,7 +15,7 @@ from multipart import (  # type: ignore[import-untyped]
     parse_options_header,
 )
 
-PIECE = 64 * 1024
+PIECE = 32 * 1024
 OVERHEAD = 64 * 1024  # boundaries, headers and small fields around the largest allowed file
 FIELD_LIMIT = 1024  # bytes
 FIELDS = ("mapping", "priority", "pretty")
