@@ -18,6 +18,8 @@ from convertq.worker.stats import describe_breaker, get_servers, get_stats
 from flask import Blueprint, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+BY_HAND = {"open": "open_breaker_by_hand", "close": "close_breaker_by_hand"}
+
 admin_api = Blueprint("admin_api", __name__, url_prefix="/api/admin")
 metrics = Blueprint("metrics", __name__)
 admin_api.before_request(require_admin)
@@ -63,7 +65,7 @@ def breaker() -> Response:
 @admin_api.post("/breaker/<any(open, close):action>")
 def move_breaker(action: str) -> Response:
     with web().connections.transaction() as database:
-        changed = database.one(f"{action}_breaker_by_hand") is not None
+        changed = database.one(BY_HAND[action]) is not None
         return json_answer({**describe_breaker(database, web().config), "changed": changed})
 
 

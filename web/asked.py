@@ -55,7 +55,7 @@ def _moment(text: str) -> datetime:
 
 def asked_retries() -> tuple[list[UUID] | None, dict[str, Any]]:
     """Job ids, or what to look for among the failed; not both."""
-    wanted = request.get_json(silent=True) if request.content_length else {}
+    wanted = request.get_json(silent=True) if request.get_data() else {}
     if not isinstance(wanted, dict) or set(wanted) - {"ids", "code", "dead", "owner"}:
         raise Refusal(400, 'send JSON: {"ids": […]}, or any of "code", "dead", "owner"')
     if "ids" in wanted:

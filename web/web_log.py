@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from datetime import timedelta
@@ -12,7 +13,7 @@ from convertq.worker.errors import one_line
 from convertq.worker.log import Log
 from gunicorn.glogging import Logger  # type: ignore[import-untyped]
 
-QUIET = frozenset({"/health", "/ready"})  # a load balancer asks every second
+READING = frozenset({"GET", "HEAD"})
 
 
 def make_log(config: Config) -> Log:
@@ -29,14 +30,15 @@ class WebLog(Logger):  # type: ignore[misc]
         """Nothing of gunicorn's own: no handler, no format."""
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        path, status = environ.get("PATH_INFO", ""), int(str(resp.status).split()[0])
-        if path in QUIET and status < 400:
+        """What only looks, and is answered, is written with LOG_LEVEL=DEBUG: pages and probes ask every second."""
+        method, path = environ.get("REQUEST_METHOD", ""), environ.get("PATH_INFO", "")
+        status, took = int(str(resp.status).split()[0]), int(request_time.total_seconds() * 1000)
+        looks_only = method in READING and status < 400 and not path.endswith("/download")
+        if looks_only and not logging.getLogger("convertq").isEnabledFor(logging.DEBUG):
             return
-        took = int(request_time.total_seconds() * 1000)
         self.log_of(
-            "request", pid=os.getpid(), method=environ.get("REQUEST_METHOD"), path=path, http_status=status,
-            duration_ms=took, bytes=resp.sent,
-        )  # fmt: skip
+            "request", pid=os.getpid(), method=method, path=path, http_status=status, duration_ms=took, bytes=resp.sent
+        )
 
     def info(self, msg: str, *args: Any, **kwargs: Any) -> None:
         self.log_of("web", pid=os.getpid(), what=_line(msg, args))

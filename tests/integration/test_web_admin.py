@@ -138,6 +138,14 @@ def test_a_retry_that_cannot_be_understood_changes_nothing(operator: Visitor, wr
     assert error_of(operator.post("/api/admin/retry-failed", json=wrong)) == (400, "UNKNOWN")
 
 
+def test_ids_that_come_in_chunks_are_not_taken_for_all(place: Place, operator: Visitor) -> None:
+    wanted, other = failed_job(place), failed_job(place)
+    body = iter([b'{"ids": ["', str(wanted).encode(), b'"]}'])
+    answer = operator.post("/api/admin/retry-failed", data=body, headers={"Content-Type": "application/json"})
+    assert answer.json() == {"queued": 1, "skipped": 0}
+    assert status_of(place.conn, other) == "failed"
+
+
 def test_a_body_that_is_no_json_or_too_long_is_refused(operator: Visitor) -> None:
     route = "/api/admin/retry-failed"
     assert error_of(operator.post(route, data=b"{", headers={"Content-Type": "application/json"}))[0] == 400

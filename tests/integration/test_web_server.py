@@ -117,13 +117,20 @@ def test_it_takes_over_the_socket_of_systemd(environment: Environment) -> None:
         assert process.returncode == 0
 
 
-def test_each_request_is_one_line_of_the_log_and_probes_are_none(site: Site) -> None:
+def test_what_changes_or_goes_wrong_is_one_line_of_the_log_and_a_look_is_none(site: Site) -> None:
     visitor = site.visitor()
-    visitor.get("/health")
-    visitor.get("/ready")
+    for route in ("/health", "/ready", "/", "/api/jobs", "/api/status"):
+        assert visitor.get(route).status_code == 200
+    visitor.submit()
     visitor.get(f"/api/jobs/{uuid4()}?secret=1")
     line = site.process.wait_for_event("request", http_status=404)
     assert line["method"] == "GET"
     assert "secret" not in json.dumps(line)
     assert {"timestamp", "level", "server", "worker", "environment", "path", "duration_ms", "bytes"} <= line.keys()
-    assert len(site.process.events("request")) == 1
+    assert [line["http_status"] for line in site.process.events("request")] == [201, 404]
+
+
+def test_with_debug_every_request_is_a_line(web: Web) -> None:
+    site = web(LOG_LEVEL="DEBUG")
+    site.visitor().get("/health")
+    site.process.wait_for_event("request", path="/health", http_status=200)
