@@ -6,6 +6,7 @@ import { ask } from "./operator.js";
 import { age, clock, counted } from "./words.js";
 
 const PAGE = 20;
+const MOST = 200; // of one answer
 const MOST_REQUESTS = 5; // while looking for those that were given up
 
 const list = document.getElementById("failures");
@@ -28,7 +29,7 @@ export async function lookForFailures() {
   const found = [];
   let before = null;
   for (let requests = 0; requests < MOST_REQUESTS && found.length < wanted; requests += 1) {
-    const query = new URLSearchParams({ status: "failed", limit: Math.min(wanted, 200) });
+    const query = new URLSearchParams({ status: "failed", limit: dead ? MOST : Math.min(wanted, MOST) });
     for (const [name, value] of Object.entries({ code, owner, before })) if (value) query.set(name, value);
     const answer = await ask(`jobs?${query}`);
     found.push(...answer.jobs.filter((job) => job.dead_letter || !dead));

@@ -18,15 +18,16 @@ export async function ask(path, { method = "GET", body } = {}) {
   const headers = { Authorization: `Bearer ${token.get()}` };
   if (body) headers["Content-Type"] = "application/json";
   let response;
+  let answer;
   try {
     response = await fetch(`/api/admin/${path}`, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
+    answer = await response.json();
   } catch {
-    throw new Away();
+    throw new Away(); // also when the answer breaks off
   }
   if (response.status === 401 || response.status === 403) throw new NotAllowed();
   if (response.status >= 500) throw new Away();
   clock.heard(response);
-  const answer = await response.json();
   if (!response.ok) throw new Error(answer.error.message);
   return answer;
 }

@@ -81,13 +81,20 @@ async function ask(path, options = {}) {
   return response;
 }
 
+/** An answer that breaks off is none. */
+async function read(response) {
+  try {
+    return await response.json();
+  } catch {
+    throw new Away();
+  }
+}
+
 async function askForJobs() {
   const limit = Math.min(Math.max(PAGE, jobRows().length), MOST);
   const query = new URLSearchParams(filter ? { limit, status: filter } : { limit });
   const response = await ask(`/api/jobs?${query}`, { headers: etag ? { "If-None-Match": etag } : {} });
-  if (response.status === 304) return null;
-  etag = response.headers.get("ETag");
-  return response.json();
+  return response.status === 304 ? null : { ...(await read(response)), etag: response.headers.get("ETag") };
 }
 
 /** Rows that the answer does not reach to: older ones, and those that have left the filter. */
@@ -97,7 +104,7 @@ async function askForOthers(answered) {
   for (const row of others.slice(0, ONE_BY_ONE)) {
     const response = await ask(`/api/jobs/${row.job.id}`);
     if (response.ok) {
-      const job = await response.json();
+      const job = await read(response);
       if (!isActive(job)) tell([job]);
       fillJob(row, job, held);
     }
@@ -108,10 +115,11 @@ let answered = [];
 
 async function look() {
   try {
-    const [answer, status] = await Promise.all([askForJobs(), ask("/api/status").then((response) => response.json())]);
+    const [answer, status] = await Promise.all([askForJobs(), ask("/api/status").then(read)]);
     const changed = answer !== null || held !== isHeld(status);
     held = isHeld(status);
     if (answer) {
+      etag = answer.etag; // only now: an answer that was not drawn must not be taken for seen
       answered = answer.jobs;
       active = answer.active;
       if (jobRows().length <= PAGE) next = answer.next;
@@ -223,7 +231,7 @@ list.addEventListener("submit", async (event) => {
   button.setAttribute("aria-disabled", "true");
   try {
     const response = await ask(`/api/jobs/${row.dataset.key}/retry`, { method: "POST" });
-    const answer = await response.json();
+    const answer = await read(response);
     if (response.ok) {
       fillJob(row, answer, held);
       announce(`${answer.original_filename} waits in line again`);
@@ -255,7 +263,7 @@ document.querySelector("#more a").addEventListener("click", async (event) => {
   event.preventDefault();
   const query = new URLSearchParams({ limit: PAGE, before: next, ...(filter && { status: filter }) });
   try {
-    const answer = await (await ask(`/api/jobs?${query}`)).json();
+    const answer = await read(await ask(`/api/jobs?${query}`));
     const first = answer.jobs[0];
     for (const job of answer.jobs) {
       const row = list.querySelector(`[data-key="${job.id}"]`) ?? list.appendChild(makeRow());
