@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from convertq.web.refusal import DatabaseDown
 from convertq.worker.config import Config
-from convertq.worker.db import BoundedConnection, Database, SchemaError, connect
+from convertq.worker.db import NOT_CONNECTED, BoundedConnection, Database, SchemaError, connect
 from convertq.worker.errors import one_line
 from convertq.worker.log import Log
 from psycopg_pool import ConnectionPool, PoolTimeout, TooManyRequests
@@ -29,7 +29,10 @@ PATIENCE = 7.0  # s: for a server, or a network, that says nothing at all
 WAIT = 2.0  # s for a connection
 TRY_AGAIN_AFTER = 1.0  # s
 #: what says that the database cannot be used now; any other error is a bug, and is shown as one
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, TooManyRequests, SchemaError)
+AWAY = (
+    psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, TooManyRequests, SchemaError,
+    psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName,
+)  # fmt: skip
 
 
 class Connections:
@@ -108,8 +111,9 @@ class Connections:
         self._note("")
 
     def _down(self, error: BaseException) -> DatabaseDown:
-        if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
-            return DatabaseDown(one_line(str(error)))  # it is there, and busy
+        state = error.sqlstate if isinstance(error, psycopg.Error) else None
+        if state and not state.startswith(NOT_CONNECTED):
+            return DatabaseDown(one_line(str(error)))  # it is there, and could not do this just now
         if not isinstance(error, PoolTimeout) or not self._reason:
             self._note(one_line(str(error)))
         return DatabaseDown(self._reason or one_line(str(error)))

@@ -6,6 +6,7 @@ from functools import partial
 from uuid import uuid4
 
 from convertq.cli.embedded import EmbeddedPostgres
+from psycopg import sql
 
 from tests.conftest import Web, migrate
 from tests.jobs import Conn, one, together
@@ -82,6 +83,27 @@ def test_a_silent_network_keeps_no_page_waiting_that_needs_no_database(
         proxy.cut()
         proxy.listen()
         eventually(lambda: visitor.get("/api/jobs").status_code == 200, what="back", timeout=20)
+
+
+def test_tables_that_are_taken_away_are_said_and_not_a_bug(site: Site, conn: Conn) -> None:
+    visitor = site.visitor()
+    visitor.submitted()
+    conn.execute("ALTER TABLE jobs RENAME TO elsewhere")
+    assert error_of(visitor.get("/api/jobs"))[0] == 503
+    conn.execute("ALTER TABLE elsewhere RENAME TO jobs")
+    eventually(lambda: visitor.get("/api/jobs").status_code == 200, what="back")
+
+
+def test_a_database_that_takes_no_writes_is_still_read(web: Web, conn: Conn) -> None:
+    """As a standby that has not been promoted yet."""
+    read_only = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
+    conn.execute(read_only.format(sql.Identifier(conn.info.dbname)))
+    site = web()
+    visitor = site.visitor()
+    assert visitor.get("/api/jobs").status_code == 200
+    assert error_of(visitor.submit())[0] == 503
+    assert visitor.get("/api/jobs").status_code == 200
+    assert site.process.events("web_error") == []
 
 
 SESSIONS = """
