@@ -232,6 +232,7 @@ def test_older_files_are_shown_on_demand_and_stay(page: Page, whole: WholeSite) 
 def test_it_fits_a_small_phone(page: Page, folder: Path) -> None:
     page.size(360, 700)
     page.open()
-    page.choose(pdf(folder, "a-name-without-any-space-that-goes-on-and-on-and-on-and-on-and-on.pdf"))
-    page.wait_for("Ready")
+    name = "a-name-without-any-space-that-goes-on-and-on-and-on-and-on-and-on.pdf"
+    page.choose(pdf(folder, name))
+    page.wait_for_row(name, "Ready")
     assert page.run("return document.documentElement.scrollWidth") <= 360
