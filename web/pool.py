@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -88,7 +88,10 @@ class Connections:
         try:
             opened = connect(self._url, "convertq:web", statement_timeout=STATEMENT_TIMEOUT)
             opened.patience = PATIENCE
-            Database(opened, self._url.schema).check_schema()
+            with ExitStack() as on_failure:
+                on_failure.callback(opened.close)
+                Database(opened, self._url.schema).check_schema()
+                on_failure.pop_all()
         except Exception as error:
             self._note(one_line(str(error)))
             raise
@@ -114,9 +117,10 @@ class Connections:
         state = error.sqlstate if isinstance(error, psycopg.Error) else None
         if state and not state.startswith(NOT_CONNECTED):
             return DatabaseDown(one_line(str(error)))  # it is there, and could not do this just now
-        if not isinstance(error, PoolTimeout) or not self._reason:
-            self._note(one_line(str(error)))
-        return DatabaseDown(self._reason or one_line(str(error)))
+        if isinstance(error, PoolTimeout | TooManyRequests):  # who could not connect has noted why; else all are in use
+            return DatabaseDown(self._reason or "every connection is in use")
+        self._note(one_line(str(error)))
+        return DatabaseDown(self._reason)
 
     def _note(self, reason: str) -> None:
         """Each change is logged once."""

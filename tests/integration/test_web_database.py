@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from uuid import uuid4
 
+import psycopg
 from convertq.cli.embedded import EmbeddedPostgres
 from psycopg import sql
+from requests import Response
 
 from tests.conftest import Web, migrate
 from tests.jobs import Conn, one, together
@@ -127,3 +129,17 @@ def test_it_keeps_few_connections(site: Site, conn: Conn) -> None:
 
     assert together(*[partial(ask, visitor) for visitor in visitors]) == [200] * 30
     assert 1 <= one(conn, SESSIONS, False)["number"] <= 8
+
+
+def test_a_table_that_somebody_locks_delays_its_requests_alone(site: Site, database_url: str) -> None:
+    """All connections wait for the lock; whoever finds none free is told so, and the database is not called lost."""
+    visitors = [site.visitor() for _ in range(12)]
+    for visitor in visitors:
+        visitor.get("/api/jobs")
+    with psycopg.connect(database_url) as locked:
+        locked.execute("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE")
+        answers = together(*[partial(visitor.get, "/api/jobs") for visitor in visitors])
+        assert {answer.status_code for answer in answers if isinstance(answer, Response)} == {503}
+        assert visitors[0].get("/health").status_code == 200
+    assert visitors[0].get("/api/jobs").status_code == 200
+    assert site.process.events("db_down") == []
