@@ -16,7 +16,8 @@ const MOST_CODES = 4; // with a colour of their own
 
 const element = (id) => document.getElementById(id);
 const plain = (number) => number.toLocaleString("en", { maximumFractionDigits: 1 });
-const time = (ms) => (ms >= 9950 ? `${Math.round(ms / 1000)} s` : ms >= 1000 ? `${plain(ms / 1000)} s` : `${Math.round(ms)} ms`);
+const time = (ms) =>
+  ms >= 9950 ? `${Math.round(ms / 1000)} s` : ms >= 1000 ? `${plain(ms / 1000)} s` : `${Math.round(ms)} ms`;
 
 const charts = {
   depth: new Chart(element("chart-depth"), "area", plain),
@@ -37,11 +38,23 @@ function tile(id, figure, aside, worry = false) {
 function drawStats(stats, { busy, room }) {
   const { jobs, completed_per_minute: pace, gateway_seconds: gateway } = stats;
   const ended = stats.completed_60m + stats.failed_60m;
-  tile("queued", plain(jobs.queued + jobs.uploaded), stats.oldest_queued_seconds === null ? "nothing waits" : `oldest: ${span(stats.oldest_queued_seconds)}`);
+  tile(
+    "queued",
+    plain(jobs.queued + jobs.uploaded),
+    stats.oldest_queued_seconds === null ? "nothing waits" : `oldest: ${span(stats.oldest_queued_seconds)}`,
+  );
   tile("running", plain(jobs.processing), room ? `of ${counted(room, "worker")}` : "no worker", room === 0);
   tile("pace", plain(pace["1m"]), `${plain(pace["60m"])} over 60 min`);
-  tile("success", stats.success_rate === null ? "–" : `${plain(100 * stats.success_rate)} %`, ended ? `of ${plain(ended)} in 60 min` : "none in 60 min");
-  tile("times", gateway.calls ? time(gateway.p95 * 1000) : "–", gateway.calls ? `p50: ${time(gateway.p50 * 1000)}` : "no call yet");
+  tile(
+    "success",
+    stats.success_rate === null ? "–" : `${plain(100 * stats.success_rate)} %`,
+    ended ? `of ${plain(ended)} in 60 min` : "none in 60 min",
+  );
+  tile(
+    "times",
+    gateway.calls ? time(gateway.p95 * 1000) : "–",
+    gateway.calls ? `p50: ${time(gateway.p50 * 1000)}` : "no call yet",
+  );
   tile("failed", plain(jobs.failed), `${plain(stats.failed_60m)} in 60 min`, stats.failed_60m > 0);
   drawBreaker(stats.breaker);
 }
@@ -66,7 +79,9 @@ function drawBreaker(breaker) {
 function breakerInWords(breaker) {
   const calls = `${breaker.failures} of the last ${counted(breaker.calls, "gateway call")} failed`;
   if (breaker.state === "closed") {
-    return breaker.calls ? `${calls}; it opens at ${plain(100 * breaker.threshold)} %.` : "No gateway call is recorded yet.";
+    return breaker.calls
+      ? `${calls}; it opens at ${plain(100 * breaker.threshold)} %.`
+      : "No gateway call is recorded yet.";
   }
   const since = `Open for ${span(breaker.open_seconds)}`;
   if (breaker.by_hand) return `${since}, by hand: jobs wait and use up no attempt until it is closed by hand.`;
@@ -93,15 +108,22 @@ function drawHistory({ minutes }) {
 /** The most frequent codes by name, the others together. */
 function errorSeries(minutes) {
   const totals = new Map();
-  for (const { errors } of minutes) for (const [code, jobs] of Object.entries(errors)) totals.set(code, (totals.get(code) ?? 0) + jobs);
+  for (const { errors } of minutes)
+    for (const [code, jobs] of Object.entries(errors)) totals.set(code, (totals.get(code) ?? 0) + jobs);
   const codes = [...totals].sort(([, a], [, b]) => b - a).map(([code]) => code);
   const looks = ["s2", "s4", "s1", "s3"];
   const series = codes.slice(0, MOST_CODES).map((code, index) => ({
-    name: code, look: looks[index], values: minutes.map(({ errors }) => errors[code] ?? 0),
+    name: code,
+    look: looks[index],
+    values: minutes.map(({ errors }) => errors[code] ?? 0),
   }));
   const rest = codes.slice(MOST_CODES);
   if (rest.length) {
-    series.push({ name: "other", look: "s5", values: minutes.map(({ errors }) => rest.reduce((sum, code) => sum + (errors[code] ?? 0), 0)) });
+    series.push({
+      name: "other",
+      look: "s5",
+      values: minutes.map(({ errors }) => rest.reduce((sum, code) => sum + (errors[code] ?? 0), 0)),
+    });
   }
   return series;
 }
@@ -167,7 +189,10 @@ element("sign-in").addEventListener("submit", async (event) => {
     await ask("stats");
   } catch (error) {
     token.forget();
-    const why = error instanceof NotAllowed ? "This token is not the right one." : "The server or its database cannot be reached at the moment. Try again.";
+    const why =
+      error instanceof NotAllowed
+        ? "This token is not the right one."
+        : "The server or its database cannot be reached at the moment. Try again.";
     put(element("token-error"), why);
     element("token").focus();
     return;
@@ -200,14 +225,20 @@ function actOnBreaker(button, action, title, text, verb, done) {
 }
 
 actOnBreaker(
-  "open-breaker", "open", "Hold the queue?",
+  "open-breaker",
+  "open",
+  "Hold the queue?",
   "No worker takes another job until you let jobs through again. What is being converted now is finished. Visitors see that the converter is busy.",
-  "Hold the queue", "The queue is held",
+  "Hold the queue",
+  "The queue is held",
 );
 actOnBreaker(
-  "close-breaker", "close", "Let jobs through?",
+  "close-breaker",
+  "close",
+  "Let jobs through?",
   "Workers take jobs again at once, and what is known of past gateway calls is forgotten.",
-  "Let jobs through", "Jobs go through again",
+  "Let jobs through",
+  "Jobs go through again",
 );
 
 element("reclaim").addEventListener("click", async () => {

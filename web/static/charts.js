@@ -50,21 +50,25 @@ export class Chart {
     this.#series = series;
     put(this.#figure.querySelector("desc"), this.#inWords());
     const legend = this.#figure.querySelector(".legend");
-    legend.replaceChildren(...series.map(({ name, look }) => {
-      const item = document.createElement("li");
-      item.className = `${look} ${this.#kind === "bars" ? "" : "thin"}`;
-      item.textContent = name;
-      return item;
-    }));
+    legend.replaceChildren(
+      ...series.map(({ name, look }) => {
+        const item = document.createElement("li");
+        item.className = `${look} ${this.#kind === "bars" ? "" : "thin"}`;
+        item.textContent = name;
+        return item;
+      }),
+    );
     this.#draw();
   }
 
   #inWords() {
-    return this.#series.map(({ name, values }) => {
-      const known = values.filter((value) => value !== null);
-      if (!known.length) return `${name}: none.`;
-      return `${name}: ${this.#say(known.at(-1))} last, ${this.#say(Math.max(...known))} at most.`;
-    }).join(" ");
+    return this.#series
+      .map(({ name, values }) => {
+        const known = values.filter((value) => value !== null);
+        if (!known.length) return `${name}: none.`;
+        return `${name}: ${this.#say(known.at(-1))} last, ${this.#say(Math.max(...known))} at most.`;
+      })
+      .join(" ");
   }
 
   get #width() {
@@ -94,7 +98,8 @@ export class Chart {
     const group = document.createElementNS(NS, "g");
     const top = this.#top();
     this.#drawAxes(group, top);
-    if (this.#isQuiet()) node(group, "text", { x: this.#width / 2, y: HEIGHT / 2, class: "quiet-words" }, "nothing in this hour");
+    if (this.#isQuiet())
+      node(group, "text", { x: this.#width / 2, y: HEIGHT / 2, class: "quiet-words" }, "nothing in this hour");
     else if (this.#kind === "bars") this.#drawBars(group, top);
     else for (const series of this.#series) this.#drawLine(group, top, series);
     this.#svg.querySelector("g").replaceWith(group);
@@ -109,7 +114,13 @@ export class Chart {
   #drawAxes(group, top) {
     for (const value of top === 1 ? [0, 1] : [0, top / 2, top]) {
       const y = Math.round(this.#y(value, top)) + 0.5;
-      node(group, "line", { x1: ROOM.left, x2: this.#width - ROOM.right, y1: y, y2: y, class: value ? "grid" : "baseline" });
+      node(group, "line", {
+        x1: ROOM.left,
+        x2: this.#width - ROOM.right,
+        y1: y,
+        y2: y,
+        class: value ? "grid" : "baseline",
+      });
       node(group, "text", { x: ROOM.left - 6, y: y + 4, "text-anchor": "end" }, this.#say(value));
     }
     this.#minutes.forEach((at, index) => {
@@ -125,7 +136,13 @@ export class Chart {
       for (const { look, values } of this.#series) {
         if (!values[index]) continue;
         const y = this.#y(below + values[index], top);
-        node(group, "rect", { x: this.#x(index) - width / 2, y, width, height: this.#y(below, top) - y, class: `bar ${look}` });
+        node(group, "rect", {
+          x: this.#x(index) - width / 2,
+          y,
+          width,
+          height: this.#y(below, top) - y,
+          class: `bar ${look}`,
+        });
         below += values[index];
       }
     });
@@ -141,7 +158,10 @@ export class Chart {
       }
       const base = this.#y(0, top);
       if (this.#kind === "area") {
-        node(group, "path", { d: `M${this.#x(run[0])} ${base}L${points.join("L")}L${this.#x(run.at(-1))} ${base}Z`, class: `area ${look}` });
+        node(group, "path", {
+          d: `M${this.#x(run[0])} ${base}L${points.join("L")}L${this.#x(run.at(-1))} ${base}Z`,
+          class: `area ${look}`,
+        });
       }
       node(group, "path", { d: `M${points.join("L")}`, class: `line ${look}` });
     }
@@ -176,7 +196,13 @@ export class Chart {
     this.#svg.querySelector(".cursor")?.remove();
     if (this.#at === null || this.#at >= this.#minutes.length) return;
     const x = Math.round(this.#x(this.#at)) + 0.5;
-    node(this.#svg.querySelector("g"), "line", { x1: x, x2: x, y1: ROOM.top, y2: HEIGHT - ROOM.bottom, class: "cursor" });
+    node(this.#svg.querySelector("g"), "line", {
+      x1: x,
+      x2: x,
+      y1: ROOM.top,
+      y2: HEIGHT - ROOM.bottom,
+      class: "cursor",
+    });
   }
 
   #read() {

@@ -88,12 +88,13 @@ function inWords({ code, owner, dead }) {
 
 /** `handle(step)` runs what talks to the server, and knows what to do when it is away. */
 export function watchFailures(handle) {
-  const retry = (body) => handle(async () => {
-    const { queued, skipped } = await ask("retry-failed", { method: "POST", body });
-    say(`${counted(queued, "job")} queued again${skipped ? `, ${skipped} left: the uploaded file is gone` : ""}`);
-    selected.clear();
-    await lookForFailures();
-  });
+  const retry = (body) =>
+    handle(async () => {
+      const { queued, skipped } = await ask("retry-failed", { method: "POST", body });
+      say(`${counted(queued, "job")} queued again${skipped ? `, ${skipped} left: the uploaded file is gone` : ""}`);
+      selected.clear();
+      await lookForFailures();
+    });
 
   const renewed = () => {
     wanted = PAGE;

@@ -20,7 +20,12 @@ export async function ask(path, { method = "GET", body } = {}) {
   let response;
   let answer;
   try {
-    response = await fetch(`/api/admin/${path}`, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
+    response = await fetch(`/api/admin/${path}`, {
+      method,
+      headers,
+      cache: "no-store",
+      body: body && JSON.stringify(body),
+    });
     answer = await response.json();
   } catch {
     throw new Away(); // also when the answer breaks off

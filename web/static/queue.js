@@ -36,7 +36,8 @@ function drawJobs(jobs) {
       fillJob(row, job, held);
     },
   });
-  for (const { upload } of [...list.children]) if (upload?.state === "refused" && jobs.some((job) => isThat(job, upload))) upload.row.remove();
+  for (const { upload } of [...list.children])
+    if (upload?.state === "refused" && jobs.some((job) => isThat(job, upload))) upload.row.remove();
   tell(ended);
   drawFrame();
 }
@@ -57,11 +58,16 @@ function tell(ended) {
   const ready = ended.filter((job) => job.status === "complete");
   const failed = ended.filter((job) => job.status === "failed");
   if (ended.length > 3) {
-    const parts = [ready.length && `${counted(ready.length, "file")} ready`, failed.length && `${counted(failed.length, "file")} failed`];
+    const parts = [
+      ready.length && `${counted(ready.length, "file")} ready`,
+      failed.length && `${counted(failed.length, "file")} failed`,
+    ];
     announce(parts.filter(Boolean).join(", "));
   } else if (ended.length) {
     const lines = ready.map((job) => `${job.original_filename} is ready to download`);
-    announce([...lines, ...failed.map((job) => `${job.original_filename} failed. ${inWords(job.error_code).what}`)].join(". "));
+    announce(
+      [...lines, ...failed.map((job) => `${job.original_filename} failed. ${inWords(job.error_code).what}`)].join(". "),
+    );
   }
 }
 

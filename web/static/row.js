@@ -78,7 +78,11 @@ export function fillJob(row, job, held) {
   row.job = job;
   set(row, "data-status", job.status);
   draw(row, {
-    name, state, bytes: job.bytes, detail: detailOf(job, state), help: helpFor(job),
+    name,
+    state,
+    bytes: job.bytes,
+    detail: detailOf(job, state),
+    help: helpFor(job),
     percent: job.progress ? job.progress.percent : null,
   });
   const time = row.querySelector(".age");
@@ -106,8 +110,12 @@ function drawActions(row, job, name) {
 export function fillUpload(row, upload) {
   const { name, size: bytes } = upload.file;
   draw(row, {
-    name, bytes, state: upload.state, percent: upload.percent,
-    detail: upload.detail ?? states[upload.state].detail, help: upload.help ?? null,
+    name,
+    bytes,
+    state: upload.state,
+    percent: upload.percent,
+    detail: upload.detail ?? states[upload.state].detail,
+    help: upload.help ?? null,
   });
   show(row.querySelector(".aged"), false);
   show(row.querySelector(".download"), false);

@@ -11,11 +11,15 @@ const rowOf = (id) => document.getElementById(id).content.firstElementChild.clon
 const list = document.getElementById("servers");
 
 export function drawServers(servers) {
-  const shown = servers.filter((server) => server.jobs.length || AT_WORK.includes(server.status) || server.heartbeat_seconds < REMEMBERED);
+  const shown = servers.filter(
+    (server) => server.jobs.length || AT_WORK.includes(server.status) || server.heartbeat_seconds < REMEMBERED,
+  );
   arrange(list, shown, { key: (server) => server.id, make: () => rowOf("server-row"), fill: fillServer });
   show(document.getElementById("no-servers"), shown.length === 0);
   const busy = servers.reduce((sum, server) => sum + server.jobs.length, 0);
-  const room = servers.filter((server) => AT_WORK.includes(server.status)).reduce((sum, server) => sum + server.concurrency, 0);
+  const room = servers
+    .filter((server) => AT_WORK.includes(server.status))
+    .reduce((sum, server) => sum + server.concurrency, 0);
   put(document.getElementById("servers-sum"), shown.length ? `${busy} of ${counted(room, "worker")} busy` : "");
   return { busy, room };
 }
@@ -26,19 +30,27 @@ function fillServer(row, server) {
   put(pill, server.status);
   set(pill, "class", `pill ${TONES[server.status] ?? ""}`);
   put(row.querySelector(".facts"), facts(server));
-  arrange(row.querySelector(".slots"), slots(server), { key: (slot) => slot.slot, make: () => rowOf("slot-row"), fill: fillSlot });
+  arrange(row.querySelector(".slots"), slots(server), {
+    key: (slot) => slot.slot,
+    make: () => rowOf("slot-row"),
+    fill: fillSlot,
+  });
 }
 
 function facts(server) {
   if (!server.hostname) return "holds a job, but is not registered";
   const beat = server.status === "stopped" ? "" : `heard ${span(server.heartbeat_seconds)} ago`;
-  return [server.environment, `version ${server.version}`, `up ${span(server.up_seconds)}`, beat].filter(Boolean).join(" · ");
+  return [server.environment, `version ${server.version}`, `up ${span(server.up_seconds)}`, beat]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 /** Every worker of a server at work, busy or not; of any other, those that still hold a job. */
 function slots(server) {
   const busy = new Map(server.jobs.map((job) => [String(job.slot), job]));
-  const names = AT_WORK.includes(server.status) ? Array.from({ length: server.concurrency }, (_, index) => String(index + 1)) : [];
+  const names = AT_WORK.includes(server.status)
+    ? Array.from({ length: server.concurrency }, (_, index) => String(index + 1))
+    : [];
   const all = new Set([...names, ...busy.keys()]);
   return [...all].map((slot) => ({ slot, ...busy.get(slot) }));
 }
