@@ -11,7 +11,7 @@ from flask import request
 
 
 def require_admin() -> None:
-    """Before every request of an operator's blueprint."""
+    """Before every request for an operator's route."""
     token = web().config.admin_token
     if token is None:
         raise Refusal(404, "there is nothing here")

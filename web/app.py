@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from convertq.web.admin_api import admin_api, metrics
+from convertq.web.admin_token import require_admin
 from convertq.web.api import api
 from convertq.web.context import Web, web
 from convertq.web.guard import add_headers, refuse_other_sites
@@ -18,9 +19,10 @@ from convertq.worker.config import Config
 from convertq.worker.errors import Code, one_line
 from convertq.worker.files import Files
 from convertq.worker.log import Log
-from flask import Flask, Response
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+OF_OPERATORS = (admin_api.name, metrics.name)
 FORM_LIMIT = 1 << 20  # bytes, of a body that is kept in memory; an upload is read as a stream, with its own limit
 
 
@@ -33,13 +35,22 @@ def create_app(config: Config, log: Log) -> Flask:
     Web(config, Files(config.uploads_dir, config.results_dir), Connections(config, log), log).put_into(app)
     for blueprint in (api, admin_api, metrics, probes, pages):
         app.register_blueprint(blueprint)
-    app.before_request(refuse_other_sites)
+    app.before_request(admit)
     app.after_request(keep_owner)
     app.after_request(add_headers)
     app.register_error_handler(Refusal, error_answer)
     app.register_error_handler(HTTPException, of_http)
     app.register_error_handler(Exception, of_a_bug)
     return app
+
+
+def admit() -> None:
+    """Operators with their token, before all else; and what changes something only from our own pages."""
+    if request.routing_exception is not None:
+        return  # there is nothing to be admitted to, and that is said
+    if request.blueprint in OF_OPERATORS:
+        require_admin()
+    refuse_other_sites()
 
 
 def of_http(error: HTTPException) -> Response:

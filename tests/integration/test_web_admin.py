@@ -164,6 +164,15 @@ def test_without_a_token_the_routes_do_not_exist(web: Web) -> None:
         answer = visitor.request(method, route)
         assert answer.status_code == 404, route
     assert error_of(visitor.get("/api/admin/stats")) == error_of(visitor.get("/api/nothing"))
+    for route in ("/api/admin/reclaim", "/api/nothing"):  # and whoever asks, from wherever
+        assert visitor.post(route, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 404
+
+
+def test_the_token_is_asked_for_before_all_else(place: Place) -> None:
+    other_site = place.site.visitor(**{"Sec-Fetch-Site": "cross-site"})
+    assert other_site.post("/api/admin/reclaim").status_code == 401
+    with_token = place.site.visitor(**{"Sec-Fetch-Site": "cross-site"}, **OPERATOR)
+    assert error_of(with_token.post("/api/admin/reclaim")) == (403, "FORBIDDEN")
 
 
 def test_neither_the_token_nor_a_session_is_ever_logged(place: Place, operator: Visitor) -> None:
