@@ -3,7 +3,8 @@
 PYTHON ?= python3
 TEST_JOBS ?= 3
 PREFIX ?= /usr/local
-PACKAGES = cli gateway sql worker
+API_EXAMPLES ?= 150
+PACKAGES = cli gateway sql web worker
 
 VENV = .venv
 STAMP := $(VENV)/.installed
@@ -27,13 +28,19 @@ endif
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test lint fmt types chaos bench bench-peers picture demo wheel install uninstall systemd install-hooks clean
+.PHONY: help test test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots demo wheel install uninstall \
+  install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 test: $(STAMP) ## run every test but chaos and systemd; TEST_JOBS=3 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd tests
+
+test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)
+	@command -v chromedriver >/dev/null || { \
+	  echo "no Chromium with its driver is on PATH: apt-get install chromium chromium-driver" >&2; exit 1; }
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile tests/browser
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check
@@ -44,18 +51,26 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
+test-api: $(STAMP) ## thousands of generated requests against the API's contract; API_EXAMPLES per route
+	$(RUN) tests.contract $(API_EXAMPLES)
+
 chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
 systemd: $(STAMP) ## the units on a real systemd, which the tool named by SYSTEMD_BOX boots
 	$(RUN) pytest tests/systemd -p no:xdist -s
 
-bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a million jobs, cleanup; BENCH_LONG=1 adds an hour
+bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a million jobs, cleanup, the web; BENCH_LONG=1 adds an hour
 	$(RUN) bench
 	$(RUN) bench.operator_commands
 	$(RUN) bench.retention
+	$(RUN) bench.web
 
 bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers
+
+screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and README's in docs/
+	$(RUN) bench.screenshots
+	$(RUN) bench.screenshots --docs
 
 picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
 	$(RUN) bench.demo_picture

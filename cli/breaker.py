@@ -17,9 +17,8 @@ from convertq.cli.context import configuration, json_option, open_database, prin
 from convertq.cli.table import cut, table, terminal_width
 from convertq.cli.words import counted, duration, moment, shown
 from convertq.worker.db import Database
-from convertq.worker.stats import get_breaker
+from convertq.worker.stats import describe_breaker
 
-SHOWN_FAILURES = 5
 COLOURS = {"closed": "green", "open": "red", "half_open": "yellow"}
 
 
@@ -41,7 +40,7 @@ def breaker(action: str | None, as_json: bool) -> None:
     """
     with open_database() as database:
         said = ACTIONS[action](database) if action else None
-        state = facts(database)
+        state = describe_breaker(database, configuration())
     if as_json:
         print_json(state if said is None else {**state, "changed": said[0]})
         return
@@ -65,12 +64,6 @@ def close_by_hand(database: Database) -> tuple[bool, str]:
 
 
 ACTIONS = {"open": open_by_hand, "close": close_by_hand}
-
-
-def facts(database: Database) -> dict[str, Any]:
-    config = configuration()
-    failures = database.run("list_failed_calls", window=config.circuit_window, limit=SHOWN_FAILURES)
-    return {**get_breaker(database, config), "last_failures": failures}
 
 
 def page(state: dict[str, Any], now: datetime) -> Iterator[str]:

@@ -45,10 +45,10 @@ def complete_job_id(incomplete: str) -> list[CompletionItem]:
 def _newest_jobs() -> list[CompletionItem]:
     try:
         from convertq.cli.context import open_database
-        from convertq.cli.list import STATUSES
+        from convertq.worker.job_list import find_jobs
 
         with open_database() as database:
-            rows = database.run("list_jobs", statuses=list(STATUSES), error_code=None, limit=NEWEST)
+            rows = find_jobs(database, status=None, owner=None, code=None, limit=NEWEST)
     except Exception:  # noqa: BLE001 - whatever it is, a word in the middle of a command line is worse
         return []
     return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows]

@@ -63,6 +63,8 @@ def masked(url: str) -> str:
     Taken apart by hand: a # or a ? in a password would end the name of the host for a parser of URLs.
     """
     scheme, separator, rest = url.partition("://")
+    if not separator:  # no URL at all: a token
+        return MASK
     credentials, at, place = USERINFO.fullmatch(rest).groups()  # type: ignore[union-attr]  # it fits any text
     if at:
         name, colon, _ = credentials.partition(":")

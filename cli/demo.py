@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 TIMEOUT = 60  # s; it takes about five
 NEEDED = {"rich": "rich", "pypdfium2": "pypdfium2", "multipart": "multipart"}
+NEEDED_TO_KEEP = {"flask": "flask", "gunicorn": "gunicorn", "psycopg_pool": "psycopg-pool"}
 
 
 @click.command(
     epilog="""\b
 Example:
   convertq demo
-  convertq demo --keep        # and use the stack from a second terminal
+  convertq demo --keep        # and use the stack from a browser and a second terminal
 """
 )
-@click.option("--keep", is_flag=True, help="Leave the stack up, until Ctrl-C, for a second terminal.")
+@click.option("--keep", is_flag=True, help="Leave the stack and the pages up, until Ctrl-C.")
 def demo(keep: bool) -> int:
     """Convert sample invoices here, with nothing to install."""
-    for module, package in NEEDED.items():
+    for module, package in (NEEDED | (NEEDED_TO_KEEP if keep else {})).items():
         if importlib.util.find_spec(module) is None:
             raise click.ClickException(f"the demo needs {package}: pip install 'convertq[demo]'")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
@@ -98,10 +99,15 @@ def print_shortest(console: Console, results: dict[Path, str]) -> None:
 
 
 def _keep(stack: Stack, console: Console) -> None:
-    """For a second terminal: the same settings, so that every command of convertq works there."""
+    """For a browser, and for a second terminal: the same settings, so that every command of convertq works there."""
     wanted = ("DATABASE_URL", "GATEWAY_URL", "UPLOADS_DIR", "RESULTS_DIR")
     exports = " ".join(f"{name}={shlex.quote(stack.environment[name])}" for name in wanted)
-    console.print("\nThe stack stays up until Ctrl-C. In a second terminal:\n", soft_wrap=True)
-    console.print(f"export {exports}", markup=False, soft_wrap=True)
-    console.print("convertq list; convertq top\n", soft_wrap=True)
-    threading.Event().wait()
+    with stack.web() as address:
+        console.print("\nThe stack stays up until Ctrl-C. In a browser:\n", soft_wrap=True)
+        console.print(f"{address}/        drop PDF files there", markup=False, soft_wrap=True)
+        token = stack.environment["ADMIN_TOKEN"]
+        console.print(f"{address}/admin   with the token {token}", markup=False, soft_wrap=True)
+        console.print("\nIn a second terminal:\n")
+        console.print(f"export {exports}", markup=False, soft_wrap=True)
+        console.print("convertq list; convertq top\n", soft_wrap=True)
+        threading.Event().wait()

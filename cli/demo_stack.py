@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -67,6 +68,7 @@ class Stack:
             "RETRY_JITTER_MAX_MS": "500",
             "RESULTS_MIN_FREE_MB": "1",
             "LOG_FORMAT": "json",
+            "ADMIN_TOKEN": secrets.token_hex(16),
         }
         ours = {setting.variable for setting in SETTINGS}
         return {name: value for name, value in os.environ.items() if name not in ours} | chosen
@@ -77,11 +79,20 @@ class Stack:
         digest = hashlib.sha256(retried.read_bytes()).hexdigest()
         faults = ("--fault", f"fail:502@first=1@sha256={digest}", "--fault", "delay:0.4")
         with self._process("gateway", "run", "--port", "0", *faults, log="gateway.log") as process:
-            assert process.stdout is not None
-            line = process.stdout.readline().decode().strip()
-            if not line.startswith("listening on "):
-                raise click.ClickException(f"the reference gateway did not start: see {self.home / 'gateway.log'}")
-            yield line.removeprefix("listening on ")
+            yield self._address(process, "the reference gateway", "gateway.log")
+
+    @contextlib.contextmanager
+    def web(self) -> Iterator[str]:
+        """The pages and the API, while the rest is up; gives their address."""
+        with self._process("web", "run", "--port", "0", "--processes", "1", log="web.log") as process:
+            yield self._address(process, "the web server", "web.log")
+
+    def _address(self, process: subprocess.Popen[bytes], name: str, log: str) -> str:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
+        if not line.startswith("listening on "):
+            raise click.ClickException(f"{name} did not start: see {self.home / log}")
+        return line.removeprefix("listening on ")
 
     @contextlib.contextmanager
     def _process(self, *arguments: str, log: str) -> Iterator[subprocess.Popen[bytes]]:

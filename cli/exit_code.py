@@ -28,10 +28,6 @@ class Stop(Exception):
         self.code = code
 
 
-#: SQLSTATE classes of a server that cannot be used at all; others are about one statement
-NOT_CONNECTED = ("08", "28", "3D", "53", "57P")
-
-
 def explain(error: BaseException) -> tuple[ExitCode, list[str]]:
     """The exit code, and what to say on stderr; without lines for what needs no word."""
     if isinstance(error, BrokenPipeError):
@@ -60,7 +56,7 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
     """Imported here: `convertq --help` needs neither psycopg nor the worker."""
     import psycopg
     from convertq.worker.config import ConfigError
-    from convertq.worker.db import SchemaError
+    from convertq.worker.db import NOT_CONNECTED, SchemaError
     from convertq.worker.errors import one_line
     from convertq.worker.migrations import MigrationError
 

@@ -9,11 +9,11 @@ from convertq.cli.completion import complete_code
 from convertq.cli.context import json_option, open_database, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import duration, shown, size
-from convertq.worker.db import Database
+from convertq.worker.counters import STATUSES
 from convertq.worker.errors import Code
+from convertq.worker.job_list import find_jobs
 from psycopg.rows import DictRow
 
-STATUSES = ("uploaded", "queued", "processing", "complete", "failed")
 HEADINGS = ("ID", "STATUS", "AGE", "TRIES", "PRIO", "SIZE", "OWNER", "FILE", "ERROR")
 ELASTIC = ("OWNER", "FILE", "ERROR")
 OPTIONAL = ("SIZE", "PRIO", "OWNER", "TRIES")
@@ -40,20 +40,13 @@ Example:
 def list_jobs(as_json: bool, **asked: Any) -> None:
     """List jobs, newest first."""
     with open_database() as database:
-        rows = find(database, **asked)
+        rows = find_jobs(database, **asked)
     if as_json:
         print_json_lines(rows)
         return
     listed = [cells(row) for row in rows]
     for line in table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width()):
         click.echo(line)
-
-
-def find(database: Database, status: str | None, owner: str | None, code: Code | None, limit: int) -> list[DictRow]:
-    statuses = [status] if status else ["failed"] if code else list(STATUSES)
-    if owner is None:
-        return database.run("list_jobs", statuses=statuses, error_code=code, limit=limit)
-    return database.run("list_owner_jobs", owner=owner, statuses=statuses, error_code=code, limit=limit)
 
 
 def cells(row: DictRow) -> tuple[str, ...]:

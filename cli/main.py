@@ -18,6 +18,7 @@ from convertq.cli.terminal import adapted, has_colours
 #: name -> where it is, and its line in the help; nothing is imported before it is used
 COMMANDS = {
     "worker": ("convertq.cli.worker:worker", "Run the worker pool (worker run)."),
+    "web": ("convertq.cli.web:web", "Run the HTTP API and the pages (web run)."),
     "submit": ("convertq.cli.submit:submit", "Submit PDF files; prints their job ids."),
     "wait": ("convertq.cli.wait:wait", "Wait until jobs are complete or failed."),
     "result": ("convertq.cli.result:result", "Write a job's XML to stdout or to a file."),

@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 from convertq.cli.context import configuration, json_option, open_database, print_json, the_files
 from convertq.cli.words import counted
-from convertq.worker.files import discard
-from convertq.worker.job_queue import JobQueue
-
-FULL_PASS = 100  # rows; a pass that finds fewer was the last
+from convertq.worker.reclaim import reclaim_all
 
 
 @click.command(
@@ -21,18 +18,8 @@ Example:
 @json_option
 def reclaim(as_json: bool) -> None:
     """Give jobs of lost workers back to the queue, once; says how many."""
-    files, statuses = the_files(), []
     with open_database() as database:
-        queue = JobQueue(database, configuration())
-        while True:
-            rows = queue.reclaim_jobs()
-            for row in rows:
-                discard(files.part(row["id"], row["attempt"], row["holder"]))
-                statuses.append(row["status"])
-            if len(rows) < FULL_PASS:
-                break
-    given_up = statuses.count("failed")
-    reclaimed = len(statuses) - given_up
+        reclaimed, given_up = reclaim_all(database, configuration(), the_files())
     if as_json:
         print_json({"reclaimed": reclaimed, "given_up": given_up})
         return

@@ -15,14 +15,10 @@ import click
 from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import counted, duration, shown
-from convertq.worker.db import Database
+from convertq.worker.stats import get_servers
 
 HEADINGS = ("SERVER", "STATUS", "BUSY", "UP", "BEAT", "VERSION", "LABEL")
 COLOURS = {"active": "green", "draining": "yellow", "dead": "red", "unregistered": "red"}
-UNKNOWN = dict.fromkeys(
-    ("hostname", "pid", "version", "environment", "concurrency", "started_at", "last_heartbeat_at", "stopped_at",
-     "up_seconds", "heartbeat_seconds")
-)  # fmt: skip
 
 
 @click.command(
@@ -38,7 +34,7 @@ def servers(prune: bool, as_json: bool) -> None:
     """List registered supervisors and what each does."""
     with open_database() as database:
         pruned = database.run("prune_servers") if prune else []
-        found = facts(database)
+        found = get_servers(database, configuration())
     if prune:
         say_pruned(len(pruned), found, as_json)
     elif as_json:
@@ -46,16 +42,6 @@ def servers(prune: bool, as_json: bool) -> None:
     else:
         for line in page(found):
             click.echo(line)
-
-
-def facts(database: Database) -> list[dict[str, Any]]:
-    rows = database.run("list_servers", heartbeat_timeout=configuration().worker_heartbeat_timeout_sec)
-    found: dict[str, dict[str, Any]] = {row["id"]: {**row, "jobs": []} for row in rows}
-    for job in database.run("list_running_jobs"):
-        holder = job.pop("server")
-        nobody = {"id": holder, **UNKNOWN, "status": "unregistered", "jobs": []}
-        found.setdefault(holder, nobody)["jobs"].append({"slot": job.pop("slot"), "job_id": job.pop("id"), **job})
-    return list(found.values())
 
 
 def say_pruned(pruned: int, left: list[dict[str, Any]], as_json: bool) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from convertq.cli import servers
 from convertq.worker.config import Config
 from convertq.worker.counters import Counters
 from convertq.worker.db import Database
-from convertq.worker.stats import get_breaker
+from convertq.worker.stats import get_breaker, get_servers
 
 Row = dict[str, Any]
 STATUSES = ("queued", "processing", "failed", "uploaded", "complete")
@@ -74,7 +73,7 @@ def take_snapshot(database: Database, config: Config, shows: str = "all") -> Sna
         jobs={status: counters("jobs", status) for status in STATUSES},
         oldest_queued_seconds=database.run("get_queue_age")[0]["seconds"],
         breaker=get_breaker(database, config),
-        servers=[server for server in servers.facts(database) if is_of_interest(server)],
+        servers=[server for server in get_servers(database, config) if is_of_interest(server)],
         errors=database.run("list_last_errors", states=ERROR_STATES[shows], limit=ERRORS),
     )
 

@@ -23,11 +23,13 @@ from pytest_postgresql.executors import NoopExecutor
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row
+from tests.web_client import TOKEN, Site
 
 Connect = Callable[[], psycopg.Connection[Row]]
 Environment = Callable[..., dict[str, str]]
 Convertq = Callable[..., Process]
 Supervisor = Callable[..., Process]
+Web = Callable[..., Site]
 
 #: Quick enough for tests, patient enough for a busy machine.
 SETTINGS = {
@@ -206,3 +208,19 @@ def supervisor(convertq: Convertq) -> Supervisor:
         return process
 
     return supervisor
+
+
+@pytest.fixture
+def web(convertq: Convertq) -> Web:
+    """`web(SESSION_MAX_ACTIVE=2)`: starts `convertq web run` and waits until it listens."""
+
+    def web(**overrides: object) -> Site:
+        settings = {"ADMIN_TOKEN": TOKEN, "WEB_PROCESSES": 1, **overrides}
+        return Site(convertq("web", "run", "--port", "0", **settings))
+
+    return web
+
+
+@pytest.fixture
+def site(web: Web) -> Site:
+    return web()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,16 @@ CONSOLE_SCRIPT = str(Path(sys.executable).with_name("convertq"))
 class Process:
     """One `convertq …` in the background; its log is read line by line as it is written."""
 
-    def __init__(self, *arguments: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, *arguments: str, environment: Mapping[str, str], program: Sequence[str] = (CONSOLE_SCRIPT,)
+    ) -> None:
         self.mark = uuid.uuid4().hex
         self.lines: list[str] = []
         self._events: list[Event] = []
         self._changed = threading.Condition()  # its lock is reentrant
         self._silent = False
         self.popen = subprocess.Popen(
-            [CONSOLE_SCRIPT, *arguments],
+            [*program, *arguments],
             env={**environment, MARK: self.mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -58,6 +58,11 @@ class Config:
     log_file: Path | None
     metrics_port: int | None
     metrics_host: str
+    web_host: str
+    web_port: int
+    web_processes: int
+    session_max_active: int
+    admin_token: str | None = field(repr=False)  # None: there are no routes for operators
 
 
 # -- what a value may be: each reader returns it or raises ValueError with what is allowed --
@@ -123,6 +128,12 @@ def gateway_url(text: str) -> str:
     return text.rstrip("/").removesuffix("/process").rstrip("/")
 
 
+def token(text: str) -> str:
+    if not re.fullmatch(r"[!-~]+", text):
+        raise ValueError("must be printable ASCII without spaces, such as `openssl rand -hex 32` makes")
+    return text
+
+
 def url_path(text: str) -> str:
     if not text.startswith("/") or not text.isprintable() or " " in text:
         raise ValueError("must be a path that starts with /")
@@ -177,6 +188,11 @@ SETTINGS = (
     Setting("LOG_FILE", absolute_path, None),
     Setting("METRICS_PORT", whole_number(1, 65535), None),
     Setting("METRICS_HOST", label, "127.0.0.1"),
+    Setting("WEB_HOST", label, "127.0.0.1"),
+    Setting("WEB_PORT", whole_number(1, 65535), "8000"),
+    Setting("WEB_PROCESSES", whole_number(1, 100), "2"),
+    Setting("SESSION_MAX_ACTIVE", positive, "100"),
+    Setting("ADMIN_TOKEN", token, None, secret=True),
 )
 
 

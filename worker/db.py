@@ -35,6 +35,8 @@ KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": PATIENCE * 1000,
 }
+#: SQLSTATE classes of a server that cannot be used at all; others are about one statement
+NOT_CONNECTED = ("08", "28", "3D", "53", "57P")
 
 
 class SchemaError(Exception):

@@ -38,6 +38,9 @@ LEVELS = {
     "metrics_down": logging.WARNING,
     "log_file": logging.WARNING,
     "reload": logging.INFO,
+    "web": logging.INFO,
+    "web_error": logging.ERROR,
+    "request": logging.INFO,
 }
 
 

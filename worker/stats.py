@@ -9,6 +9,12 @@ from convertq.worker.counters import STATUSES, Counters
 from convertq.worker.db import Database
 
 LAST_CALLS = 1000
+SHOWN_FAILURES = 5
+#: what is not known of a server that holds a job and has no row
+UNKNOWN = dict.fromkeys(
+    ("hostname", "pid", "version", "environment", "concurrency", "started_at", "last_heartbeat_at", "stopped_at",
+     "up_seconds", "heartbeat_seconds")
+)  # fmt: skip
 
 
 def get_stats(database: Database, config: Config) -> dict[str, Any]:
@@ -56,6 +62,23 @@ def get_breaker(database: Database, config: Config) -> dict[str, Any]:
         "window": config.circuit_window,
         "threshold": config.circuit_fail_threshold,
     }
+
+
+def describe_breaker(database: Database, config: Config) -> dict[str, Any]:
+    """With the last calls that failed."""
+    failures = database.run("list_failed_calls", window=config.circuit_window, limit=SHOWN_FAILURES)
+    return {**get_breaker(database, config), "last_failures": failures}
+
+
+def get_servers(database: Database, config: Config) -> list[dict[str, Any]]:
+    """Each with the jobs that it works on."""
+    rows = database.run("list_servers", heartbeat_timeout=config.worker_heartbeat_timeout_sec)
+    found: dict[str, dict[str, Any]] = {row["id"]: {**row, "jobs": []} for row in rows}
+    for job in database.run("list_running_jobs"):
+        holder = job.pop("server")
+        nobody = {"id": holder, **UNKNOWN, "status": "unregistered", "jobs": []}
+        found.setdefault(holder, nobody)["jobs"].append({"slot": job.pop("slot"), "job_id": job.pop("id"), **job})
+    return list(found.values())
 
 
 def count_servers(database: Database, config: Config) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""Submitting a file: checked, stored under its id while it is hashed, and recorded as one job or joined to one."""
+"""Submitting a file: checked, stored under its id while it is hashed, and recorded as one job or joined to one.
+
+The two halves are apart, because only the second needs the database: a slow upload holds no connection.
+"""
 
 from __future__ import annotations
 
@@ -54,47 +57,45 @@ class Order:
     pretty: bool = True
     priority: int = 0
     after: Sequence[UUID] = ()
+    max_active: int | None = None  # None: the owner may have any number of unfinished jobs
 
 
 class Stream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-@dataclass
+@dataclass(frozen=True)
 class Received:
-    """What was read: its identity, and why it is refused, if it is."""
+    """What was read: its identity, where it lies until it is recorded, and why it is refused, if it is."""
 
+    id: UUID
+    part: Path
     bytes: int
     sha256: str
     refusal: Code | None
 
 
-class Submitter:
-    def __init__(self, database: Database, files: Files, config: Config, new_id: Callable[[], UUID] = uuid4) -> None:
-        self._database, self._files, self._config, self._new_id = database, files, config, new_id
+class TooManyActive(Exception):
+    """The order's limit of unfinished jobs is reached; nothing was recorded."""
 
-    def submit_file(self, path: Path, order: Order) -> Submission:
-        """Raises OSError for what is not a readable, regular file, or cannot be stored."""
-        with open_source(path) as source:
-            return self.submit(source, path.name, order)
 
-    def submit(self, source: Stream, name: str, order: Order) -> Submission:
+class Intake:
+    """Reading and storing."""
+
+    def __init__(self, files: Files, config: Config, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._files, self._config, self._new_id = files, config, new_id
+
+    @contextmanager
+    def receive(self, source: Stream) -> Iterator[Received]:
+        """The file, until the end of the block: what is not recorded by then is removed."""
         job_id = self._new_id()
         part = self._files.upload_part(job_id)
         try:
-            received = self._receive(source, part)
-            if received.bytes == 0:
-                return Submission(None, How.REFUSED, Code.NOT_PDF, "the file is empty")
-            row = _row(job_id, name, received, order)
-            if received.refusal:
-                return self._refuse(row, received.refusal)
-            return self._record(row, part, order.after)
+            yield self._read(source, job_id, part)
         finally:
             discard(part)
 
-    # -- reading and storing --
-
-    def _receive(self, source: Stream, part: Path) -> Received:
+    def _read(self, source: Stream, job_id: UUID, part: Path) -> Received:
         head = _read_head(source)
         digest, total = hashlib.sha256(head), len(head)
         refusal: Code | None = None
@@ -107,7 +108,7 @@ class Submitter:
         if refusal:  # only its identity is wanted now
             discard(part)
             total += sum(map(len, _chunks(source, digest.update)))
-        return Received(total, digest.hexdigest(), refusal)
+        return Received(job_id, part, total, digest.hexdigest(), refusal)
 
     def _store(self, head: bytes, source: Stream, part: Path, update: Callable[[bytes], None]) -> int:
         """Bytes read after the head; it stops when they pass the limit."""
@@ -122,23 +123,57 @@ class Submitter:
             sync(sink)
         return copied
 
+
+class Submitter:
+    def __init__(self, database: Database, files: Files, config: Config, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._database, self._files, self._config = database, files, config
+        self._intake = Intake(files, config, new_id)
+
+    def submit_file(self, path: Path, order: Order) -> Submission:
+        """Raises OSError for what is not a readable, regular file, or cannot be stored."""
+        with open_source(path) as source:
+            return self.submit(source, path.name, order)
+
+    def submit(self, source: Stream, name: str, order: Order) -> Submission:
+        with self._intake.receive(source) as received:
+            return self.record(received, name, order)
+
     # -- recording: one transaction, in which the file gets its name --
 
-    def _record(self, row: dict[str, Any], part: Path, after: Sequence[UUID]) -> Submission:
+    def record(self, received: Received, name: str, order: Order) -> Submission:
+        """Raises TooManyActive."""
+        if received.bytes == 0:
+            return Submission(None, How.REFUSED, Code.NOT_PDF, "the file is empty")
+        row = _row(received, name, order)
+        if received.refusal:
+            return self._refuse(row, received.refusal)
+        return self._record(row, received.part, order)
+
+    def _record(self, row: dict[str, Any], part: Path, order: Order) -> Submission:
         job_id, source = row["id"], self._files.source(row["id"])
-        status = "uploaded" if after else "queued"
+        status = "uploaded" if order.after else "queued"
         while True:
             with self._database.transaction():
+                if order.max_active is not None:
+                    self._database.run("lock_owner", owner=order.owner)  # two uploads at once see each other
                 if self._database.one("submit_job", **row, status=status, upload_path=str(source)):
-                    for needed in after:
+                    for needed in order.after:
                         self._database.run("add_dependency", id=job_id, depends_on=needed)
+                    self._check_room(order)
                     rename_into_place(part, source)  # last: what fails before leaves no file behind
                     return Submission(job_id, How.CREATED)
                 if existing := self._database.one("find_duplicate", **_identity(row)):
-                    return self._join(existing, row, part)
+                    return self._join(existing, row, part, order)
             # the job that was in the way has been deleted since: it is in nobody's way now
 
-    def _join(self, existing: DictRow, row: dict[str, Any], part: Path) -> Submission:
+    def _check_room(self, order: Order) -> None:
+        """After the row was written: it counts itself."""
+        if order.max_active is None:
+            return
+        if self._database.run("count_active_jobs", owner=order.owner)[0]["active"] > order.max_active:
+            raise TooManyActive
+
+    def _join(self, existing: DictRow, row: dict[str, Any], part: Path, order: Order) -> Submission:
         """The row is locked: nobody else decides the same thing, and no worker can take it."""
         job_id = existing["id"]
         if not self._needs_another_run(existing):
@@ -147,6 +182,7 @@ class Submitter:
         self._database.run(
             "resubmit_job", id=job_id, upload_path=str(source), pretty=row["pretty"], priority=row["priority"]
         )
+        self._check_room(order)
         self._files.result(job_id).unlink(missing_ok=True)  # or the worker would take it for this run's
         rename_into_place(part, source)
         return Submission(job_id, How.REQUEUED)
@@ -167,9 +203,9 @@ class Submitter:
         return Submission(job_id, How.REFUSED, code, message)
 
 
-def _row(job_id: UUID, name: str, received: Received, order: Order) -> dict[str, Any]:
+def _row(received: Received, name: str, order: Order) -> dict[str, Any]:
     return {
-        "id": job_id,
+        "id": received.id,
         "owner": order.owner,
         "original_filename": recorded_name(name),
         "bytes": received.bytes,

@@ -1,4 +1,4 @@
-"""Owns what several integration tests share."""
+"""Owns what several integration tests share: what a check of doctor is given, a terminal, and a web server."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
+import psycopg
 import pytest
 from convertq.worker.checks.finding import Limits, Look
 from convertq.worker.config import read_config
 from convertq.worker.db import Database, connect
 from convertq.worker.doctor import ask
 from convertq.worker.files import Files
+from convertq.worker.job import Job
+from psycopg import sql
+from psycopg.rows import dict_row
+from pytest_postgresql.executors import NoopExecutor
 
-from tests.conftest import Environment
+from tests.conftest import SETTINGS, Dirs, Environment, Server
 from tests.findings import LookAt
+from tests.jobs import Conn, claim, complete
+from tests.processes import Process
+from tests.web_client import TOKEN, Site, Visitor
 
 
 @pytest.fixture
@@ -49,3 +59,61 @@ def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
 
     yield tmux
     tmux("kill-server")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A web server, the database behind it, and its directories."""
+
+    site: Site
+    conn: Conn
+    dirs: Dirs
+    environment: dict[str, str]
+
+    def claim(self, job_id: UUID) -> Job:
+        """This one, whatever else is queued; as a worker that was registered long ago."""
+        first = "UPDATE jobs SET priority = 1 + (SELECT max(priority) FROM jobs) WHERE id = %s"
+        self.conn.execute(first, [job_id])
+        job = claim(self.conn)
+        assert job.id == job_id
+        return job
+
+    def complete(self, job_id: UUID, xml: bytes = b"<invoice/>\n") -> None:
+        """As a worker does: the file first, then the row."""
+        (self.dirs.results / f"{job_id}.xml").write_bytes(xml)
+        assert complete(self.conn, self.claim(job_id))
+
+
+@pytest.fixture(scope="module")
+def place(
+    pg_server: Server, template: NoopExecutor, admin: psycopg.Connection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    name = f"{template.dbname}_{os.urandom(4).hex()}"
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+    admin.execute(create.format(sql.Identifier(name), sql.Identifier(template.template_dbname)))
+    home = tmp_path_factory.mktemp("web")
+    dirs = Dirs(home / "uploads", home / "results")
+    environment = {
+        **SETTINGS, "PATH": os.environ["PATH"], "DATABASE_URL": pg_server.url(name), "UPLOADS_DIR": str(dirs.uploads),
+        "RESULTS_DIR": str(dirs.results), "ADMIN_TOKEN": TOKEN, "WEB_PROCESSES": "1", "MAX_UPLOAD_BYTES": "1000000",
+        "SESSION_MAX_ACTIVE": "10", "MAPPINGS_ALLOWED": "pt_simon_invoice_v1,text_v1",
+    }  # fmt: skip
+    process = Process("web", "run", "--port", "0", environment=environment)
+    try:
+        site = Site(process)
+        with psycopg.connect(pg_server.url(name), autocommit=True, row_factory=dict_row) as conn:
+            yield Place(site, conn, dirs, environment)
+    finally:
+        leftovers = process.end()
+    admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    assert not leftovers
+
+
+@pytest.fixture
+def visitor(place: Place) -> Visitor:
+    return place.site.visitor()
+
+
+@pytest.fixture
+def operator(place: Place) -> Visitor:
+    return place.site.operator()

@@ -8,12 +8,14 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from convertq import sql
 from convertq.worker.files import Files
+from convertq.worker.job_list import NEWEST
 
 from tests.conftest import Dirs, Environment, Supervisor
 from tests.jobs import insert_job, queued_job, set_status
@@ -88,7 +90,8 @@ def test_list_reads_only_the_newest_of_a_large_table(conn: Conn) -> None:
     )
     conn.execute("ANALYZE jobs")
     explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
-    wanted = {"statuses": ["queued", "complete"], "error_code": None, "limit": 50, "owner": "o3"}
+    wanted: dict[str, Any] = {"statuses": ["queued", "complete"], "error_code": None, "limit": 50, "owner": "o3"}
+    wanted |= {"before_created_at": NEWEST[0], "before_id": NEWEST[1]}
     for name in ("list_jobs", "list_owner_jobs"):
         plan = conn.execute(explain + sql.query(name, "public"), wanted).fetchone()
         assert plan

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.waiting import eventually
 
@@ -81,8 +82,14 @@ def test_a_kept_stack_serves_a_second_terminal(environment: dict[str, str]) -> N
         [*COMMAND, "--keep"], env={**environment, "PYTHONUNBUFFERED": "1"}, text=True, stdout=subprocess.PIPE
     )
     assert demo.stdout is not None
+    said = []
     while not (line := demo.stdout.readline()).startswith("export "):
         assert line, "the demo ended"
+        said.append(line)
+    [page, admin] = [words.split() for words in said if words.startswith("http://")]
+    assert "Your conversions" in requests.get(page[0], timeout=10).text
+    stats = requests.get(f"{page[0]}api/admin/stats", headers={"Authorization": f"Bearer {admin[-1]}"}, timeout=10)
+    assert stats.json()["jobs"]["failed"] == 1
     listing = f"{line}\n'{sys.executable}' -m convertq.cli.main list --status failed"
     second = subprocess.run(["sh", "-c", listing], text=True, capture_output=True, timeout=30)
     assert "digitalizada.pdf" in second.stdout, second.stderr

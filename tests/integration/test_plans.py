@@ -11,8 +11,10 @@ from uuid import UUID
 import psycopg
 import pytest
 from convertq import sql
+from convertq.worker.counters import STATUSES
 from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import connect
+from convertq.worker.job_list import NEWEST
 from convertq.worker.job_queue import START
 from psycopg import sql as quoting
 from psycopg.rows import dict_row
@@ -71,6 +73,9 @@ FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
 ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
 CLAIM = {"look_for_due": True, "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
+PAGE = {
+    "owner": "owner 7", "statuses": list(STATUSES), "before_created_at": NEWEST[0], "before_id": NEWEST[1], "limit": 51,
+}  # fmt: skip
 #: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
 #: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
@@ -105,6 +110,10 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x"},
         {"jobs_processing", "jobs_by_status", "jobs_pkey"},
     ),
+    "find_owner": ({"id": UUID(int=1)}, {"jobs_pkey"}),
+    "list_session_jobs": (PAGE, {"jobs_by_owner", "jobs_by_owner_and_status", "job_events_by_job"}),
+    "get_session_job": ({"id": UUID(int=1)}, {"jobs_pkey", "job_events_by_job"}),
+    "count_active_jobs": ({"owner": "owner 7"}, {"jobs_by_owner_and_status"}),
     "trip_breaker": (
         {"window": 20, "threshold": 0.5, "cooldown_ms": 1},
         {"job_events_gateway_calls", "job_events_pkey"},
@@ -182,7 +191,15 @@ def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "pages"),
-    [("claim_job", 200), ("promote_due_jobs", 60_000), ("reclaim_jobs", 6000), ("trip_breaker", 100)],
+    [
+        ("claim_job", 200),
+        ("promote_due_jobs", 60_000),
+        ("reclaim_jobs", 6000),
+        ("trip_breaker", 100),
+        ("list_session_jobs", 400),
+        ("count_active_jobs", 100),
+        ("find_owner", 10),
+    ],
 )
 def test_a_hot_statement_touches_few_pages(conn: Conn, statement: str, pages: int) -> None:
     plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")

@@ -16,7 +16,7 @@ from convertq.cli.embedded_binaries import find_prefix
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from tests.conftest import Convertq, Dirs, Environment, Server, migrate
+from tests.conftest import Convertq, Dirs, Environment, Server, Web, migrate
 from tests.jobs import Conn, claim, complete, fail, insert_job, queued_job, run, status_of
 from tests.processes import run as run_convertq
 from tests.waiting import Row, eventually
@@ -135,6 +135,21 @@ def test_the_web_application_can_submit_retry_and_count_downloads(
     assert run(mine, "count_download", id=job_id)
     assert run_convertq("reclaim", environment=given).returncode == 0
     assert run(mine, "open_breaker_by_hand")
+
+
+def test_the_web_server_does_all_its_work_with_the_rights_of_the_web(web: Web, url_as: AsRole, conn: Conn) -> None:
+    site = web(DATABASE_URL=url_as("web"))
+    visitor, operator = site.visitor(), site.operator()
+    job_id = visitor.submitted()
+    assert fail(conn, claim(conn))
+    assert visitor.post(f"/api/jobs/{job_id}/retry").status_code == 202
+    for route in ("/ready", "/", "/api/status", f"/api/jobs/{job_id}", f"/api/jobs/{job_id}/events", "/metrics"):
+        assert operator.get(route).status_code in (200, 403), route
+    for route in ("stats", "servers", "jobs", "history", "breaker"):
+        assert operator.get(f"/api/admin/{route}").status_code == 200, route
+    for route in ("reclaim", "retry-failed", "breaker/open", "breaker/close"):
+        assert operator.post(f"/api/admin/{route}").status_code == 200, route
+    assert site.process.events("web_error") == []
 
 
 def test_the_monitor_reads_everything_and_changes_nothing(

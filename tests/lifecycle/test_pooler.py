@@ -13,7 +13,7 @@ import pytest
 from convertq.cli.embedded import EmbeddedPostgres, free_port
 from psycopg.rows import dict_row
 
-from tests.conftest import Dirs, Supervisor, migrate
+from tests.conftest import Dirs, Supervisor, Web, migrate
 from tests.documents import Documents
 from tests.waiting import eventually
 
@@ -81,3 +81,22 @@ def test_jobs_are_converted_and_nothing_leaks_to_other_clients(
             assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
             assert other.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
             assert other.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)
+
+
+def test_the_web_serves_through_the_pooler_in_its_own_schema(
+    own_postgres: EmbeddedPostgres, pooler_port: int, web: Web
+) -> None:
+    migrate(f"{own_postgres.url()}?schema=Other_App")
+    pooled = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres"
+    site = web(DATABASE_URL=f"{pooled}?schema=Other_App")
+    visitors = [site.visitor() for _ in range(6)]
+    jobs = {visitor.submitted(): visitor for visitor in visitors}
+    for job_id, visitor in jobs.items():
+        assert [job["id"] for job in visitor.get("/api/jobs").json()["jobs"]] == [str(job_id)]
+    assert site.operator().get("/api/admin/stats").json()["jobs"]["queued"] == 6
+    with psycopg.connect(own_postgres.url()) as direct:
+        assert direct.execute('SELECT count(*) FROM "Other_App".jobs').fetchone() == (6,)
+    with psycopg.connect(pooled) as other:
+        assert other.execute("SHOW search_path").fetchone() == ('"$user", public',)
+        assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
+        assert other.execute("SHOW lock_timeout").fetchone() == ("0",)

@@ -39,7 +39,7 @@ def test_worker_run_imports_no_terminal_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
-@pytest.mark.parametrize("name", [name for name in commands() if name not in ("worker", "gateway")])
+@pytest.mark.parametrize("name", [name for name in commands() if name not in ("worker", "gateway", "web")])
 def test_every_command_has_a_line_of_help_and_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     shown = capsys.readouterr().out

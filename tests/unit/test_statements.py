@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUERIES = sorted((ROOT / "sql" / "queries").glob("*.sql"))
-PYTHON = sorted([*(ROOT / "worker").rglob("*.py"), *(ROOT / "cli").rglob("*.py")])
+PYTHON = sorted(path for room in ("cli", "web", "worker") for path in (ROOT / room).rglob("*.py"))
 MIGRATIONS = "".join(path.read_text() for path in sorted((ROOT / "sql" / "migrations").glob("*.sql")))
 TABLES = [*re.findall(r"CREATE TABLE \{schema\}\.(\w+)", MIGRATIONS), "schema_migrations"]
 SQL = re.compile(

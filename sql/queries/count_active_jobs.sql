@@ -1,0 +1,5 @@
+-- count_active_jobs: how many of an owner's jobs are not complete or failed
+-- Parameters: owner
+-- Rows: one: active
+SELECT count(*) AS active FROM {schema}.jobs
+ WHERE owner_session_id = %(owner)s AND status IN ('uploaded', 'queued', 'processing')

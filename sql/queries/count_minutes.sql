@@ -1,0 +1,34 @@
+-- count_minutes: how many jobs were completed, failed and tried again in each of the last minutes, the present one last
+-- Stretches of job_events_outcomes and job_events_again: older events are not looked at. Each type is a
+-- branch of its own, so that the many that complete are counted in the index alone.
+-- Parameters: minutes
+-- Rows: one per minute: at, completed, failed, retries, errors (jobs by code)
+WITH counted AS (
+    SELECT date_bin('1 minute', at, 'epoch') AS minute, 'complete' AS kind, NULL AS code, count(*) AS number
+      FROM {schema}.job_events
+     WHERE event_type = 'complete'
+       AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+     GROUP BY 1
+    UNION ALL
+    SELECT date_bin('1 minute', at, 'epoch'), 'failed', coalesce(meta ->> 'error_code', 'UNKNOWN') AS code, count(*)
+      FROM {schema}.job_events
+     WHERE event_type = 'failed'
+       AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+     GROUP BY 1, 3
+    UNION ALL
+    SELECT date_bin('1 minute', at, 'epoch'), 'retry', NULL, count(*)
+      FROM {schema}.job_events
+     WHERE event_type = 'retry' AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+       AND meta ->> 'reason' IS DISTINCT FROM 'manual'
+     GROUP BY 1
+)
+SELECT minute AS at,
+       coalesce(sum(number) FILTER (WHERE kind = 'complete'), 0)::bigint AS completed,
+       coalesce(sum(number) FILTER (WHERE kind = 'failed'), 0)::bigint AS failed,
+       coalesce(sum(number) FILTER (WHERE kind = 'retry'), 0)::bigint AS retries,
+       coalesce(jsonb_object_agg(code, number ORDER BY code) FILTER (WHERE kind = 'failed'), '{}') AS errors
+  FROM generate_series(date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute',
+                       date_bin('1 minute', now(), 'epoch'), interval '1 minute') AS minute
+  LEFT JOIN counted USING (minute)
+ GROUP BY minute
+ ORDER BY minute

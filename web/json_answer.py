@@ -1,0 +1,32 @@
+"""Documents and errors as JSON: times in UTC, ids as text, one shape for everything that went wrong."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from convertq.web.refusal import Refusal
+from flask import Response
+
+ZERO = timedelta()
+
+
+def json_text(document: Any) -> str:
+    return json.dumps(document, default=_plain)
+
+
+def json_answer(document: Any, status: int = 200) -> Response:
+    return Response(json_text(document) + "\n", status, content_type="application/json")
+
+
+def error_answer(refusal: Refusal) -> Response:
+    answer = json_answer({"error": {"code": refusal.code, "message": refusal.message}}, refusal.status)
+    answer.headers.extend(refusal.headers)
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return str(value)
+    return (value if value.utcoffset() == ZERO else value.astimezone(UTC)).isoformat()

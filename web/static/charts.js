@@ -1,0 +1,229 @@
+// Small charts, drawn as SVG at the size they have on the screen, so that their words keep theirs.
+
+import { announce, put } from "./dom.js";
+
+const NS = "http://www.w3.org/2000/svg";
+const HEIGHT = 150;
+const ROOM = { left: 46, right: 8, top: 10, bottom: 22 };
+const STEPS = [1, 2, 4, 6, 8, 10];
+
+function node(parent, name, attributes, text) {
+  const made = parent.appendChild(document.createElementNS(NS, name));
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+/** The next round number, whose half is one too. */
+function roundUp(value) {
+  const ten = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
+  return ten * STEPS.find((step) => step * ten >= value);
+}
+
+const hour = (at) => new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+export class Chart {
+  #figure;
+  #svg;
+  #kind;
+  #say;
+  #minutes = [];
+  #series = [];
+  #at = null;
+
+  /** `kind`: bars (stacked), lines or area; `say(value)`: a value with its unit. */
+  constructor(figure, kind, say) {
+    this.#figure = figure;
+    this.#svg = figure.querySelector("svg");
+    this.#kind = kind;
+    this.#say = say;
+    new ResizeObserver(() => this.#draw()).observe(this.#svg);
+    this.#svg.addEventListener("pointermove", (event) => this.#point(this.#indexAt(event)));
+    this.#svg.addEventListener("pointerleave", () => this.#point(null));
+    this.#svg.addEventListener("blur", () => this.#point(null));
+    this.#svg.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  /** `series`: name, look (s1 … s5, with `dashed`), values (one a minute, null where there is none). */
+  show(minutes, series) {
+    this.#minutes = minutes;
+    this.#series = series;
+    put(this.#figure.querySelector("desc"), this.#inWords());
+    const legend = this.#figure.querySelector(".legend");
+    legend.replaceChildren(
+      ...series.map(({ name, look }) => {
+        const item = document.createElement("li");
+        item.className = `${look} ${this.#kind === "bars" ? "" : "thin"}`;
+        item.textContent = name;
+        return item;
+      }),
+    );
+    this.#draw();
+  }
+
+  #inWords() {
+    return this.#series
+      .map(({ name, values }) => {
+        const known = values.filter((value) => value !== null);
+        if (!known.length) return `${name}: none.`;
+        return `${name}: ${this.#say(known.at(-1))} last, ${this.#say(Math.max(...known))} at most.`;
+      })
+      .join(" ");
+  }
+
+  get #width() {
+    return Math.max(this.#svg.clientWidth, 160);
+  }
+
+  #x(index) {
+    const room = this.#width - ROOM.left - ROOM.right;
+    return ROOM.left + (room * (index + 0.5)) / Math.max(this.#minutes.length, 1);
+  }
+
+  #y(value, top) {
+    return HEIGHT - ROOM.bottom - ((HEIGHT - ROOM.bottom - ROOM.top) * value) / top;
+  }
+
+  #top() {
+    const totals = this.#minutes.map((_, index) => {
+      const values = this.#series.map(({ values }) => values[index] ?? 0);
+      return this.#kind === "bars" ? values.reduce((sum, value) => sum + value, 0) : Math.max(0, ...values);
+    });
+    return roundUp(Math.max(1, ...totals));
+  }
+
+  #draw() {
+    if (!this.#minutes.length || !this.#svg.clientWidth) return;
+    this.#svg.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
+    const group = document.createElementNS(NS, "g");
+    const top = this.#top();
+    this.#drawAxes(group, top);
+    if (this.#isQuiet())
+      node(group, "text", { x: this.#width / 2, y: HEIGHT / 2, class: "quiet-words" }, "nothing in this hour");
+    else if (this.#kind === "bars") this.#drawBars(group, top);
+    else for (const series of this.#series) this.#drawLine(group, top, series);
+    this.#svg.querySelector("g").replaceWith(group);
+    this.#drawCursor();
+    this.#read();
+  }
+
+  #isQuiet() {
+    return this.#series.every(({ values }) => values.every((value) => !value));
+  }
+
+  #drawAxes(group, top) {
+    for (const value of top === 1 ? [0, 1] : [0, top / 2, top]) {
+      const y = Math.round(this.#y(value, top)) + 0.5;
+      node(group, "line", {
+        x1: ROOM.left,
+        x2: this.#width - ROOM.right,
+        y1: y,
+        y2: y,
+        class: value ? "grid" : "baseline",
+      });
+      node(group, "text", { x: ROOM.left - 6, y: y + 4, "text-anchor": "end" }, this.#say(value));
+    }
+    this.#minutes.forEach((at, index) => {
+      if (new Date(at).getMinutes() % 15 || this.#x(index) > this.#width - 24) return;
+      node(group, "text", { x: this.#x(index), y: HEIGHT - 6, "text-anchor": "middle" }, hour(at));
+    });
+  }
+
+  #drawBars(group, top) {
+    const width = Math.max(1, (this.#x(1) - this.#x(0)) * 0.72);
+    this.#minutes.forEach((_, index) => {
+      let below = 0;
+      for (const { look, values } of this.#series) {
+        if (!values[index]) continue;
+        const y = this.#y(below + values[index], top);
+        node(group, "rect", {
+          x: this.#x(index) - width / 2,
+          y,
+          width,
+          height: this.#y(below, top) - y,
+          class: `bar ${look}`,
+        });
+        below += values[index];
+      }
+    });
+  }
+
+  #drawLine(group, top, { look, values }) {
+    for (const run of runs(values)) {
+      const points = run.map((index) => `${this.#x(index).toFixed(1)} ${this.#y(values[index], top).toFixed(1)}`);
+      if (run.length === 1) {
+        const [x, y] = points[0].split(" ");
+        node(group, "circle", { cx: x, cy: y, r: 2.5, class: `dot ${look}` });
+        continue;
+      }
+      const base = this.#y(0, top);
+      if (this.#kind === "area") {
+        node(group, "path", {
+          d: `M${this.#x(run[0])} ${base}L${points.join("L")}L${this.#x(run.at(-1))} ${base}Z`,
+          class: `area ${look}`,
+        });
+      }
+      node(group, "path", { d: `M${points.join("L")}`, class: `line ${look}` });
+    }
+  }
+
+  // -- one minute, pointed at or reached with the arrow keys --
+
+  #indexAt(event) {
+    const box = this.#svg.getBoundingClientRect();
+    const part = (event.clientX - box.left - ROOM.left) / (box.width - ROOM.left - ROOM.right);
+    return Math.min(Math.max(Math.floor(part * this.#minutes.length), 0), this.#minutes.length - 1);
+  }
+
+  #key(event) {
+    const last = this.#minutes.length - 1;
+    const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last };
+    if (!(event.key in moves) || last < 0) return;
+    event.preventDefault();
+    const from = this.#at ?? (moves[event.key] < 0 ? last + 1 : last - 1);
+    this.#point(Math.min(Math.max(from + moves[event.key], 0), last));
+    announce(this.#figure.querySelector(".readout").textContent);
+  }
+
+  #point(index) {
+    if (index === this.#at) return;
+    this.#at = index;
+    this.#drawCursor();
+    this.#read();
+  }
+
+  #drawCursor() {
+    this.#svg.querySelector(".cursor")?.remove();
+    if (this.#at === null || this.#at >= this.#minutes.length) return;
+    const x = Math.round(this.#x(this.#at)) + 0.5;
+    node(this.#svg.querySelector("g"), "line", {
+      x1: x,
+      x2: x,
+      y1: ROOM.top,
+      y2: HEIGHT - ROOM.bottom,
+      class: "cursor",
+    });
+  }
+
+  #read() {
+    const readout = this.#figure.querySelector(".readout");
+    if (this.#at === null || this.#at >= this.#minutes.length) {
+      put(readout, "");
+      return;
+    }
+    const values = this.#series.filter(({ values }) => values[this.#at] !== null && values[this.#at] !== undefined);
+    const said = values.map(({ name, values }) => `${name} ${this.#say(values[this.#at])}`);
+    put(readout, [hour(this.#minutes[this.#at]), ...(said.length ? said : ["nothing"])].join(" · "));
+  }
+}
+
+/** Indexes of values that are there, in runs without a gap. */
+function runs(values) {
+  const found = [];
+  values.forEach((value, index) => {
+    if (value === null) return;
+    if (index > 0 && values[index - 1] !== null && found.length) found.at(-1).push(index);
+    else found.push([index]);
+  });
+  return found;
+}

@@ -1,0 +1,138 @@
+// Failed jobs: which, why, and again.
+
+import { arrange, put, set, show } from "./dom.js";
+import { confirm, say } from "./dialogue.js";
+import { ask } from "./operator.js";
+import { age, clock, counted } from "./words.js";
+
+const PAGE = 20;
+const MOST = 200; // of one answer
+const MOST_REQUESTS = 5; // while looking for those that were given up
+
+const list = document.getElementById("failures");
+const filter = document.getElementById("filter");
+const selectAll = document.getElementById("select-all");
+const selected = new Set();
+
+let jobs = [];
+let next = null;
+let wanted = PAGE;
+
+function asked() {
+  const { code, owner, dead } = filter.elements;
+  return { code: code.value, owner: owner.value.trim(), dead: dead.checked };
+}
+
+/** As many as are shown, from the newest on. */
+export async function lookForFailures() {
+  const { code, owner, dead } = asked();
+  const found = [];
+  let before = null;
+  for (let requests = 0; requests < MOST_REQUESTS && found.length < wanted; requests += 1) {
+    const query = new URLSearchParams({ status: "failed", limit: dead ? MOST : Math.min(wanted, MOST) });
+    for (const [name, value] of Object.entries({ code, owner, before })) if (value) query.set(name, value);
+    const answer = await ask(`jobs?${query}`);
+    found.push(...answer.jobs.filter((job) => job.dead_letter || !dead));
+    before = answer.next;
+    if (!before) break;
+  }
+  jobs = found;
+  next = before;
+  draw();
+}
+
+function draw() {
+  const known = new Set(jobs.map((job) => job.id));
+  for (const id of selected) if (!known.has(id)) selected.delete(id);
+  arrange(list, jobs, {
+    key: (job) => job.id,
+    make: () => document.getElementById("failure-row").content.firstElementChild.cloneNode(true),
+    fill: fillFailure,
+  });
+  show(document.getElementById("no-failures"), jobs.length === 0);
+  show(document.getElementById("bulk"), jobs.length > 0);
+  show(document.getElementById("more-failures"), Boolean(next));
+  drawSelection();
+}
+
+function fillFailure(row, job) {
+  const name = job.original_filename ?? "(no name)";
+  put(row.querySelector(".file bdi"), name);
+  set(row.querySelector(".file"), "title", name);
+  put(row.querySelector(".owner"), `${job.owner_session_id ?? "no owner"}`);
+  set(row.querySelector(".owner"), "title", `job ${job.id}, owner ${job.owner_session_id ?? "–"}`);
+  put(row.querySelector(".code"), job.error_code);
+  show(row.querySelector(".given-up"), job.dead_letter);
+  put(row.querySelector(".attempts"), counted(job.attempt_count, "attempt"));
+  put(row.querySelector(".message"), job.error_message ?? "");
+  const when = row.querySelector(".when");
+  set(when, "datetime", job.failed_at ?? job.updated_at);
+  put(when, age(job.failed_at ?? job.updated_at, clock.now()));
+  set(row.querySelector(".chosen"), "aria-label", `Select ${name}`);
+  put(row.querySelector(".retry .unseen"), `: ${name}`);
+}
+
+function drawSelection() {
+  for (const row of list.children) row.querySelector(".chosen").checked = selected.has(row.dataset.key);
+  const button = document.getElementById("retry-selected");
+  put(button, selected.size ? `Retry selected (${selected.size})` : "Retry selected");
+  button.disabled = selected.size === 0;
+  selectAll.checked = jobs.length > 0 && selected.size === jobs.length;
+  selectAll.indeterminate = selected.size > 0 && selected.size < jobs.length;
+}
+
+function inWords({ code, owner, dead }) {
+  const parts = [code && `code ${code}`, owner && `owner ${owner}`, dead && "given up"].filter(Boolean);
+  return parts.length ? `Every failed job with ${parts.join(", ")}` : "Every failed job of every owner";
+}
+
+/** `handle(step)` runs what talks to the server, and knows what to do when it is away. */
+export function watchFailures(handle) {
+  const retry = (body) =>
+    handle(async () => {
+      const { queued, skipped } = await ask("retry-failed", { method: "POST", body });
+      say(`${counted(queued, "job")} queued again${skipped ? `, ${skipped} left: the uploaded file is gone` : ""}`);
+      selected.clear();
+      await lookForFailures();
+    });
+
+  const renewed = () => {
+    wanted = PAGE;
+    selected.clear();
+    handle(lookForFailures);
+  };
+  let typing = 0;
+  filter.addEventListener("submit", (event) => event.preventDefault());
+  filter.addEventListener("input", (event) => {
+    clearTimeout(typing);
+    typing = setTimeout(renewed, event.target.type === "search" ? 300 : 0);
+  });
+
+  list.addEventListener("change", (event) => {
+    const { key } = event.target.closest(".failure").dataset;
+    if (event.target.checked) selected.add(key);
+    else selected.delete(key);
+    drawSelection();
+  });
+  selectAll.addEventListener("change", () => {
+    selected.clear();
+    if (selectAll.checked) for (const job of jobs) selected.add(job.id);
+    drawSelection();
+  });
+
+  list.addEventListener("click", (event) => {
+    if (event.target.closest(".retry")) retry({ ids: [event.target.closest(".failure").dataset.key] });
+  });
+  document.getElementById("retry-selected").addEventListener("click", () => retry({ ids: [...selected] }));
+  document.getElementById("retry-matching").addEventListener("click", async () => {
+    const { code, owner, dead } = asked();
+    const text = `${inWords(asked())} is queued again, also those that are not shown here. Where the uploaded file is gone, nothing changes.`;
+    if (!(await confirm("Retry all that match?", text, "Retry all"))) return;
+    const chosen = { ...(code && { code }), ...(owner && { owner }), ...(dead && { dead }) };
+    retry(chosen);
+  });
+  document.querySelector("#more-failures button").addEventListener("click", () => {
+    wanted += PAGE;
+    handle(lookForFailures);
+  });
+}

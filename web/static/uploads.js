@@ -1,0 +1,108 @@
+// Files on their way to the server: a few at a time, each with its progress, and sent again by itself when the way is cut.
+
+const AT_ONCE = 3;
+const HEAD = 1024; // bytes within which a PDF says that it is one
+const FIRST_PAUSE = 2000;
+const LONGEST_PAUSE = 30000;
+const FULL_PAUSE = 5000;
+
+export class Uploads {
+  #waiting = [];
+  #sending = 0;
+  #maxBytes;
+  #on;
+
+  /** `on`: changed(upload), arrived(upload, job), refused(upload, code). */
+  constructor(maxBytes, on) {
+    this.#maxBytes = maxBytes;
+    this.#on = on;
+  }
+
+  get count() {
+    return this.#waiting.length + this.#sending;
+  }
+
+  async add(file, mapping) {
+    const upload = { file, mapping, state: "unsent", percent: null, pause: FIRST_PAUSE };
+    this.#on.changed(upload);
+    const code = await this.#refusal(file);
+    if (upload.state !== "unsent") return; // cancelled meanwhile
+    if (code) {
+      upload.state = "refused";
+      this.#on.refused(upload, code, "");
+    } else {
+      this.#waiting.push(upload);
+      this.#next();
+    }
+  }
+
+  cancel(upload) {
+    upload.state = "cancelled";
+    clearTimeout(upload.timer);
+    this.#waiting = this.#waiting.filter((other) => other !== upload);
+    upload.request?.abort();
+  }
+
+  /** What the server would refuse is not even sent. */
+  async #refusal(file) {
+    if (file.size > this.#maxBytes) return "TOO_LARGE";
+    try {
+      const head = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
+      return String.fromCharCode(...head).includes("%PDF-") ? null : "NOT_PDF";
+    } catch {
+      return "NOT_PDF"; // a folder, or a file that is gone
+    }
+  }
+
+  #next() {
+    while (this.#sending < AT_ONCE && this.#waiting.length) this.#send(this.#waiting.shift());
+  }
+
+  #send(upload) {
+    const form = new FormData();
+    if (upload.mapping) form.append("mapping", upload.mapping);
+    form.append("file", upload.file);
+    const request = new XMLHttpRequest();
+    Object.assign(upload, { request, state: "sending", percent: 0 });
+    this.#sending += 1;
+    request.upload.onprogress = (event) => {
+      upload.percent = Math.floor((100 * event.loaded) / event.total);
+      this.#on.changed(upload);
+    };
+    request.onloadend = () => {
+      this.#sending -= 1;
+      if (upload.state === "sending") this.#ended(upload, request);
+      this.#next();
+    };
+    request.open("POST", "/api/jobs");
+    request.responseType = "json";
+    request.send(form);
+    this.#on.changed(upload);
+  }
+
+  #ended(upload, request) {
+    const { status, response } = request;
+    if (status === 200 || status === 201) {
+      this.#on.arrived(upload, response);
+    } else if (status === 429) {
+      this.#stall(upload, FULL_PAUSE, "many of yours are under way");
+    } else if (status === 0 || status >= 500) {
+      this.#stall(upload, upload.pause);
+      upload.pause = Math.min(upload.pause * 2, LONGEST_PAUSE);
+    } else {
+      upload.state = "refused";
+      this.#on.refused(upload, response?.error?.code ?? "UNKNOWN", response?.error?.message ?? `HTTP ${status}`);
+    }
+  }
+
+  #stall(upload, pause, detail) {
+    Object.assign(upload, { state: "stalled", percent: null, detail });
+    this.#on.changed(upload);
+    upload.timer = setTimeout(() => {
+      upload.detail = undefined;
+      upload.state = "unsent";
+      this.#waiting.push(upload);
+      this.#next();
+    }, pause);
+  }
+}
