@@ -3,6 +3,7 @@
 PYTHON ?= python3
 TEST_JOBS ?= 3
 PREFIX ?= /usr/local
+EXTRAS ?= web
 API_EXAMPLES ?= 150
 PACKAGES = cli gateway sql web worker
 
@@ -82,7 +83,7 @@ wheel: $(STAMP) ## build dist/convertq-*.whl
 	$(BUILD_WHEEL)
 	@ls dist/*.whl
 
-install: ## as a service: command, units, settings; PREFIX=/usr/local, DESTDIR, PYTHON, EXTRAS
+install: ## as a service: command, units, settings; PREFIX=/usr/local, DESTDIR, PYTHON, EXTRAS=web
 	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' PYTHON='$(PYTHON)' EXTRAS='$(EXTRAS)' sh systemd/install
 
 uninstall: ## remove the service; data and configuration stay

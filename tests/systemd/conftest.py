@@ -23,6 +23,7 @@ TOOL = os.environ.get("SYSTEMD_BOX", "")
 #: The outage begins first and lasts while the others run; after the upgrade there is nothing left to test.
 FIRST = "test_the_database_of_a_pool_goes_away"
 LAST = ("test_outage.py", "test_upgrade.py")
+WEB, WEB_SOCKET = "convertq-web.service", "convertq-web.socket"
 SETTINGS = {
     "UPLOADS_DIR": "/var/lib/convertq/uploads",
     "RESULTS_DIR": "/var/lib/convertq/results",
@@ -200,3 +201,16 @@ def worker(host: Host) -> Iterator[str]:
     host.box.systemctl("stop", unit, "convertq-migrate.service")
     host.box.revert(unit)
     host.box.systemctl("reset-failed", "convertq-*", check=False)
+
+
+@pytest.fixture
+def web_url(host: Host) -> Iterator[str]:
+    """Where the web's socket listens; the service itself is not started."""
+    box, port = host.box, free_port()
+    host.configure(WEB_PROCESSES="1")
+    box.change(WEB_SOCKET, f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{port}\n")
+    box.systemctl("start", WEB_SOCKET)
+    yield f"http://127.0.0.1:{port}"
+    box.systemctl("stop", WEB_SOCKET, WEB, "convertq-migrate.service", check=False)  # a test may have removed them
+    box.revert(WEB_SOCKET)
+    box.systemctl("reset-failed", "convertq-*", check=False)

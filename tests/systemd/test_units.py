@@ -7,13 +7,14 @@ import pytest
 from tests.systemd.conftest import Host
 from tests.waiting import eventually
 
-SERVICES = ("worker", "worker@a", "reclaim", "cleanup", "doctor", "migrate")
+SERVICES = ("worker", "worker@a", "reclaim", "cleanup", "doctor", "migrate", "web")
 TIMERS = ("reclaim", "cleanup", "doctor")
 SOON = "[Timer]\nOnCalendar=\nOnActiveSec=100ms\nAccuracySec=10ms\nRandomizedDelaySec=0\n"
 
 
 def test_systemd_has_nothing_to_say_about_the_units(host: Host) -> None:
     units = [f"convertq-{name}.service" for name in SERVICES] + [f"convertq-{name}.timer" for name in TIMERS]
+    units += ["convertq-web.socket"]
     verified = host.box.run("systemd-analyze", "verify", *units, check=False)
     print(f"\nsystemd-analyze verify: exit {verified.returncode}, {len(units)} units {verified.stdout or 'clean'}")
     about_ours = [line for line in verified.stdout.splitlines() if "convertq" in line]

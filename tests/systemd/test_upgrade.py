@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from tests.systemd.box import ROOT
-from tests.systemd.conftest import Host
+from tests.systemd.conftest import WEB, WEB_SOCKET, Host
+from tests.web_client import Visitor
 
 NEWER = "/srv/newer"
 LISTING = (
@@ -14,27 +15,31 @@ LISTING = (
 
 
 def test_a_newer_version_takes_over_at_the_restart_and_removal_leaves_data_and_settings(
-    host: Host,
+    host: Host, web_url: str
 ) -> None:
-    box, worker = host.box, "convertq-worker.service"
-    host.configure()
+    box, worker, visitor = host.box, "convertq-worker.service", Visitor(web_url)
     box.sh(f"tar -C '{ROOT}' --exclude=./.venv --exclude=./.git -cf - . | (mkdir {NEWER}; tar -C {NEWER} -xf -)")
     box.sh(f"sed -i 's/^version = .*/version = 9.9.9/' {NEWER}/setup.cfg")
     box.sh("echo '# by hand' >> /etc/convertq/convertq.env; echo '# by hand' >> /etc/logrotate.d/convertq")
-    box.systemctl("enable", "--now", worker, "convertq-reclaim.timer")
+    box.systemctl("enable", "--now", worker, "convertq-reclaim.timer", WEB_SOCKET)
+    assert visitor.get("/health").status_code == 200
     before = box.sh("sha256sum /etc/convertq/*.env /etc/logrotate.d/convertq")
     running = box.sh("readlink /usr/local/bin/convertq").rpartition("/bin/")[0]
 
-    print(f"\n{box.make('install', folder=NEWER)}")
+    said = box.make("install", folder=NEWER)
+    print(f"\n{said}")
+    assert f"systemctl restart {WEB} {worker}" in said
     assert box.sh("convertq --version") == "convertq 9.9.9"
     assert box.sh("sha256sum /etc/convertq/*.env /etc/logrotate.d/convertq") == before
     assert box.sh("stat -c '%U:%G %a' /etc/convertq/convertq.env") == "root:convertq 640"
-    box.sh('test -e "$1/bin/convertq"', running)  # the worker that runs still has its files
+    box.sh('test -e "$1/bin/convertq"', running)  # the worker that runs still has its files, and so has the web
+    assert visitor.get("/").status_code == 200
     assert versions(host) == ["0.1.0"]
 
     jobs = host.submit(60)
     host.wait_for(jobs, "complete", 8)
-    box.systemctl("restart", worker)
+    box.systemctl("restart", worker, WEB)
+    assert visitor.get("/").status_code == 200
     assert versions(host) == ["9.9.9"]
     host.wait_for(jobs, "complete")
     assert host.stories(jobs) == {"created queued processing complete": 60}

@@ -11,7 +11,7 @@ from convertq.worker.config import SETTINGS, read_config
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "systemd"
-SERVICES = ("worker", "worker@", "reclaim", "cleanup", "doctor", "migrate")
+SERVICES = ("worker", "worker@", "reclaim", "cleanup", "doctor", "migrate", "web")
 TIMERS = ("reclaim", "cleanup", "doctor")
 EXAMPLE = (FOLDER / "convertq.env.example").read_text()
 ASSIGNMENT = re.compile(r"^(#?)([A-Z][A-Z_]+)=(.*)$", re.MULTILINE)
