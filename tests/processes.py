@@ -27,16 +27,14 @@ CONSOLE_SCRIPT = str(Path(sys.executable).with_name("convertq"))
 class Process:
     """One `convertq …` in the background; its log is read line by line as it is written."""
 
-    def __init__(
-        self, *arguments: str, environment: Mapping[str, str], program: Sequence[str] = (CONSOLE_SCRIPT,)
-    ) -> None:
+    def __init__(self, *arguments: str, environment: Mapping[str, str], program: Sequence[str] | None = None) -> None:
         self.mark = uuid.uuid4().hex
         self.lines: list[str] = []
         self._events: list[Event] = []
         self._changed = threading.Condition()  # its lock is reentrant
         self._silent = False
         self.popen = subprocess.Popen(
-            [*program, *arguments],
+            [*(program or [CONSOLE_SCRIPT]), *arguments],
             env={**environment, MARK: self.mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ from convertq.worker import gateway_connection
 from convertq.worker.errors import Code, Failure
 from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress
 from convertq.worker.job import Job
+from urllib3.util.wait import wait_for_read
 
 from tests import gateway_behaviours as answers
 from tests.documents import on_disk
@@ -74,6 +75,14 @@ def test_a_gateway_that_was_restarted_in_between_costs_nothing(gateway: StandInG
     assert len(gateway.requests) == 2
 
 
+def wait_for_more(client: GatewayClient) -> None:
+    """Bytes, or the end: a worker's next call is at least two trips to the database later."""
+    connection = client.gateway._connection
+    assert connection is not None
+    assert connection.sock is not None
+    assert wait_for_read(connection.sock, 5)
+
+
 def hangs_up_after(behaviour: Behaviour) -> Behaviour:
     def act(exchange: Exchange) -> None:
         behaviour.act(exchange)
@@ -86,6 +95,7 @@ def test_a_gateway_that_hangs_up_without_a_word_costs_nothing(gateway: StandInGa
     gateway.default = hangs_up_after(answers.ok())
     for _ in range(3):
         call(client)
+        wait_for_more(client)
     assert len(gateway.requests) == 3
 
 
@@ -122,6 +132,7 @@ def test_bytes_behind_an_answer_are_never_taken_for_the_next_one(
 
     gateway.script(Behaviour("says more than it was asked", act))
     call(client)
+    wait_for_more(client)
     call(client)
 
 
