@@ -35,8 +35,8 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## run every test but chaos and systemd; TEST_JOBS=3 at a time (most of them wait)
-	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd tests
+test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=3 at a time (most of them wait)
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
 
 test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)
 	@command -v chromedriver >/dev/null || { \
