@@ -1,7 +1,7 @@
 # What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
 
 PYTHON ?= python3
-TEST_JOBS ?= 3
+TEST_JOBS ?= 4
 PREFIX ?= /usr/local
 EXTRAS ?= web
 API_EXAMPLES ?= 150
@@ -35,7 +35,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=3 at a time (most of them wait)
+test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
 
 test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("cli", "gateway", "sql", "worker")
+PACKAGES = ("cli", "gateway", "sql", "web", "worker")
 FENCES = "tests/integration/test_fences.py"
 MODEL = "tests/integration/test_model.py"
 PUBLICATION = "tests/integration/test_publication.py"
+TOGETHER = "tests/integration/test_complete_and_claim.py"
 SECONDS = 300  # for the tests of one mutation
 
 HOLDER, ATTEMPT = " AND leased_by = %(holder)s", " AND attempt_count = %(attempt)s"
@@ -57,6 +58,10 @@ def mutations() -> Iterator[Mutation]:
     yield statement("requeue_worker_jobs", "without the cap", "attempt_count >= %(max_attempts)s AS", "false AS")
     lock = "held = self._queue.lock_lease(job)"
     yield Mutation("a result published without the lease", "worker/settle.py", lock, "held = True", (PUBLICATION,))
+    begin, anyway = "if not self._queue.begin_with_lease(job):", "if self._queue.begin_with_lease(job) is None:"
+    yield Mutation(
+        "a result published with the next claim and no lease", "worker/settle.py", begin, anyway, (TOGETHER,)
+    )
 
 
 def copy_of_the_checkout(folder: Path) -> None:
