@@ -1,7 +1,7 @@
 # What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
 
 PYTHON ?= python3
-TEST_JOBS ?= 4
+TEST_JOBS ?= 3
 PREFIX ?= /usr/local
 EXTRAS ?= web
 API_EXAMPLES ?= 150
@@ -35,7 +35,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
+test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=3 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
 
 test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)
@@ -55,7 +55,7 @@ fmt: $(STAMP) ## format, and fix what ruff can fix
 test-api: $(STAMP) ## thousands of generated requests against the API's contract; API_EXAMPLES per route
 	$(RUN) tests.contract $(API_EXAMPLES)
 
-chaos: $(STAMP) ## kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
+chaos: $(STAMP) ## a thousand documents; then kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
 
 systemd: $(STAMP) ## the units on a real systemd, which the tool named by SYSTEMD_BOX boots

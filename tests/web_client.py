@@ -25,7 +25,8 @@ class Visitor(requests.Session):
         super().__init__()
         self.trust_env = False
         self.url = url
-        self.headers.update({**SAME_ORIGIN, **headers})
+        # a browser sends a request again that meets the server's goodbye to a connection that was idle; this need not
+        self.headers.update({"Connection": "close", **SAME_ORIGIN, **headers})
 
     def request(self, method: Any, url: Any, *args: Any, **options: Any) -> Response:
         return super().request(method, urljoin(self.url, str(url)), *args, **{"timeout": 30, **options})

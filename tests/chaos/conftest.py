@@ -1,0 +1,5 @@
+"""Owns what the chaos tests take from the lifecycle tests."""
+
+from tests.lifecycle.conftest import documents
+
+__all__ = ["documents"]
