@@ -1,4 +1,4 @@
-"""Owns what several integration tests share: what a check of doctor is given, a terminal, and a web server."""
+"""Owns what several integration tests share: a worker's connection, what doctor is given, a terminal, a web server."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from convertq.worker.checks.finding import Limits, Look
 from convertq.worker.config import read_config
+from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import Database, connect
 from convertq.worker.doctor import ask
 from convertq.worker.files import Files
@@ -44,6 +45,18 @@ def look_at(environment: Environment) -> Iterator[LookAt]:
             return look
 
         yield look_at
+
+
+@pytest.fixture
+def bounded(database_url: str) -> Iterator[Conn]:
+    """A connection as a worker has it, with its limits."""
+    with connect(parse_database_url(database_url), "convertq:settlement") as conn:
+        yield conn
+
+
+@pytest.fixture
+def files(dirs: Dirs) -> Files:
+    return Files(dirs.uploads, dirs.results)
 
 
 @pytest.fixture

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from convertq.worker import settle
 from convertq.worker.breaker import Breaker
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect as connect_bounded
 from convertq.worker.errors import Failure
 from convertq.worker.files import Files
 from convertq.worker.job import Job
@@ -20,7 +17,7 @@ from convertq.worker.log import Log
 from convertq.worker.outcome import Completed
 from convertq.worker.settle import Settlement
 
-from tests.conftest import Connect, Dirs
+from tests.conftest import Connect
 from tests.jobs import (
     HOLDER,
     SERVER,
@@ -42,17 +39,6 @@ from tests.jobs import (
 )
 
 US = (SERVER, HOLDER)
-
-
-@pytest.fixture
-def bounded(database_url: str) -> Iterator[Conn]:
-    with connect_bounded(parse_database_url(database_url), "convertq:settlement") as conn:
-        yield conn
-
-
-@pytest.fixture
-def files(dirs: Dirs) -> Files:
-    return Files(dirs.uploads, dirs.results)
 
 
 def settled(conn: Conn, files: Files, job: Job, **settings: object) -> tuple[Job | None, Gate] | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from convertq.worker import settle
 from convertq.worker.breaker import Breaker
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect
 from convertq.worker.errors import Code, Failure
 from convertq.worker.files import Files
 from convertq.worker.job import Job
@@ -19,7 +17,6 @@ from convertq.worker.log import Log
 from convertq.worker.outcome import Completed
 from convertq.worker.settle import Settlement
 
-from tests.conftest import Dirs
 from tests.jobs import (
     HOLDER,
     SERVER,
@@ -37,17 +34,6 @@ from tests.jobs import (
 
 Publish = Callable[[Job, Completed], None]
 MINE, OTHERS = b"<mine/>", b"<others/>"
-
-
-@pytest.fixture
-def bounded(database_url: str) -> Iterator[Conn]:
-    with connect(parse_database_url(database_url), "convertq:settlement") as conn:
-        yield conn
-
-
-@pytest.fixture
-def files(dirs: Dirs) -> Files:
-    return Files(dirs.uploads, dirs.results)
 
 
 @pytest.fixture(params=[None, (SERVER, HOLDER)], ids=["alone", "with the next claim"])
