@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
+from urllib.parse import urlsplit
 
 from convertq.cli.embedded import free_port
 
@@ -161,7 +162,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         correlation_id = self.headers.get("X-Correlation-ID", "")
-        known = self.path == "/process"
+        known = urlsplit(self.path).path == "/process"  # a proxy is asked for the whole address
         self._serve(self.server.gateway.next_behaviour(correlation_id) if known else status(404))
 
     def _serve(self, behaviour: Behaviour) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import psycopg
 from convertq import sql
@@ -60,11 +60,14 @@ class BoundedConnection(psycopg.Connection[DictRow]):
             while True:
                 arrived = yield wanted
                 if time.monotonic() > deadline:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"no answer from the database for {self.patience:.0f} s")
+                    self.give_up()
                 wanted = gen.send(arrived)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
+
+    def give_up(self) -> NoReturn:
+        self.pgconn.finish()
+        raise psycopg.OperationalError(f"no answer from the database for {self.patience:.0f} s")
 
 
 def connect(

@@ -16,7 +16,7 @@ import urllib3.exceptions
 from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.form import Form
-from convertq.worker.gateway_connection import Gateway, Route, find_route, shut, watched_session
+from convertq.worker.gateway_connection import Answer, Gateway, Route, find_route, shut, watched_session
 from convertq.worker.job import Job
 from convertq.worker.retry import parse_retry_after
 from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
@@ -71,7 +71,8 @@ class GatewayCall:
         self._started = time.monotonic()
         self.ends_at = self._started + self._client.timeout
         try:
-            self._exchange(source, sink)
+            with _named_as_failures(self):
+                self._exchange(source, sink)
         except Failure as failure:
             failure.called = failure.code is not Code.IO_ERROR  # the disk's fault says nothing about the gateway
             failure.gateway_status = failure.gateway_status or self.status
@@ -90,21 +91,20 @@ class GatewayCall:
         return Failure(Code.GW_TIMEOUT, message, called=True, gateway_status=self.status, gateway_ms=elapsed)
 
     def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
-        response = self._post(source)
+        answer = self._post(source)
         try:
-            self.status = response.status_code
-            refuse_unless_xml(response)
-            self._receive(response, sink)
+            self.status = answer.status
+            refuse_unless_xml(answer)
+            self._receive(answer, sink)
         finally:
-            self._client.gateway.is_done_with(response)
+            answer.close()
 
-    def _post(self, source: BinaryIO) -> requests.Response:
+    def _post(self, source: BinaryIO) -> Answer:
         size = os.fstat(source.fileno()).st_size
         self._progress.bytes_total = size
         head, tail = self._client.form.head(self._job), self._client.form.tail(self._job)
         headers = {"Content-Length": str(len(head) + size + len(tail)), "X-Correlation-ID": str(self._job.id)}
-        with _named_as_failures(self):
-            return self._client.gateway.post(headers, self._body(head, source, size, tail), self._client.timeout)
+        return self._client.gateway.post(headers, self._body(head, source, size, tail), self._client.timeout)
 
     def _body(self, head: bytes, source: BinaryIO, size: int, tail: bytes) -> Iterator[bytes]:
         """A small file goes out in one piece with what is around it."""
@@ -126,13 +126,13 @@ class GatewayCall:
         self._progress.bytes_done += size
         return chunk
 
-    def _receive(self, response: requests.Response, sink: BinaryIO) -> None:
-        length = response.headers.get("Content-Length", "")
+    def _receive(self, answer: Answer, sink: BinaryIO) -> None:
+        length = answer.header("Content-Length") or ""
         self._progress.step, self._progress.bytes_done = "writing", 0
         self._progress.bytes_total = int(length) if length.isdecimal() else None
         check = XmlCheck()
         try:
-            while chunk := self._next_of(response):
+            while chunk := answer.read(CHUNK):
                 check.feed(chunk)
                 _write(sink, chunk)
                 self._progress.bytes_done += len(chunk)
@@ -140,21 +140,17 @@ class GatewayCall:
         except NotXml as error:
             raise Failure(Code.GW_5XX, f"the gateway's answer is not usable: {error}") from None
 
-    def _next_of(self, response: requests.Response) -> bytes:
-        with _named_as_failures(self):
-            return bytes(response.raw.read(CHUNK, decode_content=True))
 
-
-def refuse_unless_xml(response: requests.Response) -> None:
+def refuse_unless_xml(answer: Answer) -> None:
     """Section by section what a status means; raises Failure for all but a 2xx with XML in it."""
-    status = response.status_code
+    status = answer.status
     if not 200 <= status < 300:
         phrase = http.client.responses.get(status, "")
         raise Failure(
             code_for_status(status), f"the gateway answered {status} {phrase}", gateway_status=status,
-            retry_after=_retry_after(response),
+            retry_after=_retry_after(answer),
         )  # fmt: skip
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = (answer.header("Content-Type") or "").partition(";")[0].strip().lower()
     if kind and kind not in ("application/xml", "text/xml") and not kind.endswith("+xml"):
         raise Failure(
             Code.GW_5XX,
@@ -171,10 +167,10 @@ def code_for_status(status: int) -> Code:
     return Code.GW_4XX  # redirects too: they are not followed
 
 
-def _retry_after(response: requests.Response) -> float | None:
-    if response.status_code not in (429, 503):
+def _retry_after(answer: Answer) -> float | None:
+    if answer.status not in (429, 503):
         return None
-    return parse_retry_after(response.headers.get("Retry-After"), response.headers.get("Date"))
+    return parse_retry_after(answer.header("Retry-After"), answer.header("Date"))
 
 
 def _write(sink: BinaryIO, chunk: bytes) -> None:

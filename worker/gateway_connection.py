@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import requests
+import urllib3
 import urllib3.connection
 import urllib3.connectionpool
 from requests.adapters import HTTPAdapter
@@ -26,39 +28,112 @@ class Route:
     headers. Worked out once, before the fork: it is most of the memory that a session takes."""
 
     url: str
+    target: str
     headers: Mapping[str, str]
     settings: Mapping[str, Any]
+    is_direct: bool  # no proxy in between
 
 
 def find_route(url: str) -> Route:
     session = requests.Session()
     prepared = session.prepare_request(requests.Request("POST", url))
     settings = session.merge_environment_settings(url, {}, True, None, None)
-    return Route(str(prepared.url), dict(prepared.headers), dict(settings))
+    headers = {"Host": _host(str(prepared.url)), **prepared.headers}
+    del headers["Content-Length"]  # of an empty body
+    is_direct = not requests.utils.select_proxy(str(prepared.url), settings["proxies"])
+    return Route(str(prepared.url), prepared.path_url, headers, dict(settings), is_direct)
+
+
+def _host(url: str) -> str:
+    parsed = urllib3.util.parse_url(url)
+    is_usual = parsed.port in (None, {"http": 80, "https": 443}.get(str(parsed.scheme)))
+    return str(parsed.host) if is_usual else f"{parsed.host}:{parsed.port}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    raw: urllib3.BaseHTTPResponse | http.client.HTTPResponse
+    close: Callable[[], None]  # whatever was not read of it ends its connection; else that is kept
+
+    @property
+    def status(self) -> int:
+        return self.raw.status
+
+    def header(self, name: str) -> str | None:
+        return self.raw.headers.get(name)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.raw.read(size))
 
 
 class Gateway:
-    """Made after the fork. A call goes straight to the adapter, which has the connection."""
+    """Made after the fork. `requests` opens the connection with the first call; those that follow at once go over it
+    straight, for what is done anew for each call in the layers above takes longer than a claim."""
 
     def __init__(self, route: Route, headers: Mapping[str, str]) -> None:
         self._connection: urllib3.connection.HTTPConnection | None = None
         self._used = 0.0
         self._adapter = _Watched(self._note)
-        self._url, self._headers, self._settings = route.url, {**route.headers, **headers}, route.settings
+        self._route, self._headers = route, {**route.headers, **headers}
+        head = [f"POST {route.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self._headers.items())]
+        self._head = "\r\n".join(head).encode("latin-1")
 
-    def post(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> requests.Response:
-        if time.monotonic() - self._used > KEEP:
-            self.rest()
+    def post(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> Answer:
+        connection = self._connection
+        if connection and connection.is_connected and time.monotonic() - self._used < KEEP and self._route.is_direct:
+            return self._post_again(connection, headers, body, timeout)
+        self.rest()
+        return self._post_first(headers, body, timeout)
+
+    def _post_first(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> Answer:
         request = requests.PreparedRequest()
-        request.method, request.url, request.hooks = "POST", self._url, {}
+        request.method, request.url, request.hooks = "POST", self._route.url, {}
         request.headers = CaseInsensitiveDict({**self._headers, **headers})
         request.body = body  # type: ignore[assignment]  # sent piece by piece, as urllib3 takes it
-        return self._adapter.send(request, timeout=timeout, **self._settings)
+        response = self._adapter.send(request, timeout=timeout, **self._route.settings)
+        response.raw.decode_content = True
 
-    def is_done_with(self, response: requests.Response) -> None:
-        """Whatever was not read of it ends its connection; else that is kept."""
-        response.close()
-        self._used = time.monotonic()
+        def close() -> None:
+            response.close()
+            self._used = time.monotonic()
+
+        return Answer(response.raw, close)
+
+    def _post_again(
+        self,
+        connection: urllib3.connection.HTTPConnection,
+        headers: Mapping[str, str],
+        body: Iterator[bytes],
+        timeout: float,
+    ) -> Answer:
+        response = _Response(connection.sock, method="POST")
+
+        def close() -> None:
+            if response.will_close or not response.isclosed():
+                connection.close()
+            response.close()
+            self._used = time.monotonic()
+
+        try:
+            connection.sock.settimeout(timeout)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it hung up
+                self._send(connection.sock, headers, body)
+            response.begin()
+        except BaseException:
+            close()
+            raise
+        if response.getheader("Content-Encoding"):  # although it was asked for none
+            return Answer(
+                urllib3.HTTPResponse(response, dict(response.headers), response.status, preload_content=False), close
+            )
+        return Answer(response, close)
+
+    def _send(self, to: socket.socket, headers: Mapping[str, str], body: Iterator[bytes]) -> None:
+        """The head goes out in one piece with what follows it."""
+        more = "".join(f"\r\n{name}: {value}" for name, value in headers.items())
+        to.sendall(self._head + more.encode("latin-1") + b"\r\n\r\n" + next(body))
+        for piece in body:
+            to.sendall(piece)
 
     def rest(self) -> None:
         """Nothing follows at once: the gateway gets its connection back."""
@@ -71,6 +146,14 @@ class Gateway:
 
     def _note(self, connection: urllib3.connection.HTTPConnection) -> None:
         self._connection = connection
+
+
+class _Response(http.client.HTTPResponse):
+    def read(self, amt: int | None = None) -> bytes:
+        piece = super().read(amt)
+        if self.length and not piece:
+            raise http.client.IncompleteRead(b"", self.length)
+        return piece
 
 
 def watched_session(note: Callable[[urllib3.connection.HTTPConnection], None]) -> requests.Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,16 +45,26 @@ LEVELS = {
 }
 
 
+class Line(logging.LogRecord):
+    """A record with what is in our lines: the rest (path, thread, process, …) would take longer than the line."""
+
+    def __init__(self, level: int, event: str, fields: dict[str, Any]) -> None:
+        self.name, self.levelno, self.levelname = "convertq", level, logging.getLevelName(level)
+        self.msg, self.args, self.fields = event, None, fields
+        self.created = time.time()
+        self.exc_info = self.exc_text = self.stack_info = None
+
+
 class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         fields = {key: value for key, value in _fields(record).items() if value is not None}
         worker = fields.pop("worker", None) or "-"
         for repeated in ("server", "environment", "correlation_id"):
             fields.pop(repeated, None)
         shown = " ".join(f"{key}={_plain(value)}" for key, value in fields.items())
         slot = str(worker).rpartition("/")[2]
-        return f"{time} {record.levelname:<7} [{slot}] {record.getMessage():<14} {shown}".rstrip()
+        return f"{at} {record.levelname:<7} [{slot}] {record.getMessage():<14} {shown}".rstrip()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -78,11 +89,10 @@ class Log:
         level = LEVELS[event]
         if not self._logger.isEnabledFor(level):
             return
+        who = {"server": self.server, "worker": self.worker, "environment": self._environment}
         if job_id := fields.get("job_id"):
             fields["job_id"] = fields["correlation_id"] = str(job_id)
-        who = {"server": self.server, "worker": self.worker, "environment": self._environment}
-        extra = {"fields": who | fields}
-        self._logger.handle(self._logger.makeRecord("convertq", level, "", 0, event, (), None, extra=extra))
+        self._logger.handle(Line(level, event, {**who, **fields}))
 
 
 def set_up_logging(config: Config) -> None:
@@ -103,21 +113,17 @@ def set_up_logging(config: Config) -> None:
 def _say_of_file(stderr: logging.Handler, record: logging.LogRecord, reason: str) -> None:
     """On stderr alone, by whoever wanted to log: what the file cannot take cannot be said in the file."""
     who = {name: _fields(record).get(name, "") for name in ("server", "worker", "environment")}
-    stderr.handle(
-        logging.makeLogRecord(
-            {"msg": "log_file", "levelno": logging.WARNING, "levelname": "WARNING", "fields": who | {"reason": reason}}
-        )
-    )
+    stderr.handle(Line(logging.WARNING, "log_file", who | {"reason": reason}))
 
 
 class LineFormatter(JsonFormatter):
-    """Timestamps in UTC, ISO 8601, whatever the host's zone."""
+    """Timestamps in UTC, ISO 8601, whatever the host's zone. A line is made of `fields` alone: nothing has to be looked
+    for among a record's own attributes."""
 
     def __init__(self) -> None:
-        encoder = JsonEncoder()  # once: json.dumps would make one for each line
-        super().__init__(json_serializer=lambda line, **options: encoder.encode(line))
+        super().__init__()
+        self._encode = JsonEncoder().encode  # once: json.dumps would make one for each line
 
-    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        log_data["timestamp"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        log_data["level"], log_data["event"] = record.levelname, record.getMessage()
-        log_data.update(_fields(record))
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return self._encode({"timestamp": at, "level": record.levelname, "event": record.msg, **_fields(record)})

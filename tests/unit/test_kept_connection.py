@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from convertq.worker import gateway_connection
@@ -133,6 +133,63 @@ def test_bytes_behind_an_answer_are_never_taken_for_the_next_one(
     gateway.script(Behaviour("says more than it was asked", act))
     call(client)
     call(client)
+
+
+ANSWERS = [
+    answers.ok(), answers.status(503, {"Retry-After": "7"}), answers.status(404), answers.status(204),
+    answers.redirect(), answers.empty(), answers.html(), answers.untyped(), answers.malformed(),
+    answers.doctype(), answers.gzipped(), answers.truncated(), answers.truncated_chunked(),
+    answers.reset_before_headers(), answers.reset_after_headers(), answers.early(answers.status(413)),
+    answers.document(b"<a/>", "application/xml\x00"), answers.big(1), answers.silent(), hangs_up_after(answers.ok()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("behaviour", ANSWERS, ids=lambda behaviour: behaviour.name)
+def test_an_answer_over_a_kept_connection_is_what_it_is_over_a_new_one(
+    gateway: StandInGateway, behaviour: Behaviour
+) -> None:
+    heard = []
+    for calls_before in (0, 1):
+        client = client_of(config(GATEWAY_URL=gateway.url, GATEWAY_TIMEOUT_MS=300))
+        for _ in range(calls_before):
+            call(client)
+        gateway.script(behaviour)
+        heard.append(what_comes_of(client))
+    assert heard[0] == heard[1]
+    _, before, kept = connections(gateway)
+    assert before == kept
+
+
+def what_comes_of(client: GatewayClient) -> object:
+    job = Job(UUID(int=1), "h:1:a/1", 1, "m", True, len(PDF), is_trial=False, queued_ms=0)
+    sink = io.BytesIO()
+    try:
+        with on_disk(PDF + bytes(8 << 20)) as source:
+            GatewayCall(client, job, Progress()).run(source, sink)
+    except Failure as failure:
+        return failure.code, failure.message, failure.gateway_status, failure.gateway_ok, failure.retry_after
+    return sink.getvalue()
+
+
+def test_what_is_sent_over_a_kept_connection_is_what_is_sent_over_a_new_one(gateway: StandInGateway) -> None:
+    client = client_of(config(GATEWAY_URL=gateway.url.replace("//", "//user:secret@")))
+    for _ in range(2):
+        what_comes_of(client)
+    first, next_one = gateway.requests
+    assert first.connection == next_one.connection
+    assert sorted(first.headers.items()) == sorted(next_one.headers.items())
+    assert "authorization" in {name.lower() for name, _ in first.headers.items()}
+
+
+def test_through_a_proxy_every_call_is_made_by_requests(
+    gateway: StandInGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", gateway.url.replace("//", "//user:secret@"))
+    client = client_of(config(GATEWAY_URL="http://gateway.invalid"))
+    for _ in range(2):
+        call(client)
+    assert [request.headers["host"] for request in gateway.requests] == ["gateway.invalid"] * 2
+    assert all(request.headers["proxy-authorization"] for request in gateway.requests)
 
 
 def test_an_aborted_call_leaves_no_connection_behind(gateway: StandInGateway, client: GatewayClient) -> None:
