@@ -1,16 +1,11 @@
-"""One attempt at one job, on a second thread, so that its watcher can extend the lease beside the blocking call."""
+"""One attempt at one job: from its source, through the gateway, to a checked temp file."""
 
 from __future__ import annotations
 
-import os
-import queue
-import select
-import threading
-import traceback
 from collections.abc import Callable
 from typing import BinaryIO
 
-from convertq.worker.errors import Code, Failure, io_failure
+from convertq.worker.errors import io_failure
 from convertq.worker.files import Files, create, discard, open_regular, sync
 from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress
 from convertq.worker.job import Job
@@ -63,45 +58,3 @@ class Attempt:
             sync(sink)
         except OSError as error:
             raise io_failure("the result cannot be written", error) from None
-
-
-class Background:
-    """A daemon thread that takes one step after another; `done` is readable when a step has ended.
-
-    It lives as long as its process: a thread made for each job would cost more than many a job's claim.
-    """
-
-    def __init__(self) -> None:
-        self.done = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
-        self._result: Completed | Failure | None = None
-        threading.Thread(target=self._run, daemon=True, name="attempt").start()
-
-    def begin(self, step: Step) -> None:
-        self._steps.put(step)
-
-    def _run(self) -> None:
-        while True:
-            self._result = _ending_of(self._steps.get())
-            os.eventfd_write(self.done, 1)
-
-    def has_ended(self, timeout: float) -> bool:
-        """If it has not (a hung disk or name server), the thread is lost, and with it the process."""
-        poll = select.poll()
-        poll.register(self.done, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
-
-    def take_result(self) -> Completed | Failure | None:
-        """Once for each step, after it has ended."""
-        os.eventfd_read(self.done)
-        return self._result
-
-
-def _ending_of(step: Step) -> Completed | Failure | None:
-    try:
-        return step()
-    except Failure as failure:
-        return failure
-    except Exception as error:  # noqa: BLE001 - whatever it is, it ends here as a value
-        message = f"an unexpected error: {type(error).__name__}"
-        return Failure(Code.UNKNOWN, message, detail=traceback.format_exc(limit=-6))

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from convertq.worker.journal import error_line
 from convertq.worker.stopping import HANDLED
@@ -25,7 +25,7 @@ def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals
 
     What asks it to stop waits, blocked, until `work` can hear it: the handlers here are still the parent's.
     """
-    try:
+    with end_with_last_words():
         _die_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -37,6 +37,13 @@ def run_as_child(parent: int, work: Callable[[], None], mask: set[signal.Signals
         signal.pthread_sigmask(signal.SIG_SETMASK, mask | TO_STOP)
         work()
         os._exit(0)
+
+
+@contextlib.contextmanager
+def end_with_last_words() -> Iterator[None]:
+    """Whatever goes wrong inside, on whichever thread, is said and ends the process: another one takes its place."""
+    try:
+        yield
     except BaseException:  # noqa: BLE001 - the last word of this process
         last_words = error_line(traceback.format_exc().replace("\n", " | "))
         os.write(2, last_words.encode(errors="replace") + b"\n")

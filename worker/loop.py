@@ -7,9 +7,9 @@ import os
 import random
 import time
 from pathlib import Path
-from typing import assert_never
+from typing import NoReturn
 
-from convertq.worker.attempt import Attempt, Background, Step
+from convertq.worker.attempt import Attempt
 from convertq.worker.board import Board, Row
 from convertq.worker.breaker import Breaker
 from convertq.worker.config import Config
@@ -23,13 +23,14 @@ from convertq.worker.job import Job
 from convertq.worker.job_queue import Claimant, Gate, JobQueue
 from convertq.worker.link import RETRY_AT_MOST_EVERY, TROUBLE, Link
 from convertq.worker.log import Log
+from convertq.worker.lookout import Lookout
 from convertq.worker.outcome import Completed, Interrupted, Lost, Outcome
 from convertq.worker.retry import after_failure
 from convertq.worker.settle import Settlement, let_go
 from convertq.worker.signals import Signals
 from convertq.worker.stopping import HANDLED, Stopping
 from convertq.worker.wake import Wake
-from convertq.worker.watcher import Watcher
+from convertq.worker.watcher import Ending, Watcher
 
 RECLAIM_EVERY = 10.0  # s and per worker: at a thousand jobs a second it costs nothing, and little where all are idle
 STUCK_AFTER = 30.0  # s beyond the gateway's timeout
@@ -44,7 +45,7 @@ class Worker:
         self._files = Files(config.uploads_dir, config.results_dir)
         self._breaker = Breaker(config, self._log)
         self._link = Link(config.database, self._log, lambda: application_name(self._holder), claims=True)
-        self._gateway, self._background = GatewayClient(config, route), Background()
+        self._gateway, self._lookout = GatewayClient(config, route), Lookout(self._stopping, self._abandon)
         self._queue: JobQueue | None = None
         self._next: tuple[Job, Gate] | None = None  # claimed in the commit that completed the job before it
         self._jobs = 0
@@ -79,7 +80,7 @@ class Worker:
         return f"{self._board.server_id}/{self._slot}"
 
     def _is_used_up(self, more: int = 0) -> bool:
-        """Recycled after so many jobs, or because a hung thread of an aborted call is still in this process."""
+        """Recycled after so many jobs, or because its first thread hangs in an aborted call."""
         return self._hung or 0 < self._config.worker_max_jobs <= self._jobs + more
 
     # -- connecting --
@@ -177,28 +178,22 @@ class Worker:
     def _convert(self, job: Job) -> Outcome:
         self._show(busy=True, deadline=time.monotonic() + self._config.gateway_timeout_ms / 1000 + STUCK_AFTER)
         self._log("start", job_id=job.id, status="processing", attempt=job.attempt)
-        watcher = Watcher(self._config, job, self._link, self._stopping, self._log)
-        ending = self._attempt(job, watcher)
-        self._hung = watcher.left_a_thread_behind
-        match ending:
-            case Failure():
-                self._say_call(job, ending)
-                return after_failure(ending, job.attempt, self._config)
-            case Completed():
-                self._say_call(job, ending)
-                return ending
-            case Interrupted() | Lost():
-                return ending
-            case _:
-                assert_never(ending)
+        return self._outcome_of(job, self._attempt(job))
 
-    def _attempt(self, job: Job, watcher: Watcher) -> Completed | Failure | Interrupted | Lost:
+    def _outcome_of(self, job: Job, ending: Completed | Ending) -> Outcome:
+        if isinstance(ending, Interrupted | Lost):
+            return ending
+        self._say_call(job, ending)
+        return after_failure(ending, job.attempt, self._config) if isinstance(ending, Failure) else ending
+
+    def _attempt(self, job: Job) -> Completed | Ending:
         if job.mapping not in self._config.mappings_allowed:
             return Failure(Code.GW_4XX, f"the mapping {job.mapping[:60]!r} is not on the allow-list")
         attempt = Attempt(self._gateway, self._files, job)
+        watcher = Watcher(self._config, job, attempt, self._link, self._stopping, self._log)
         result = self._files.result(job.id)
         if os.path.lexists(result):
-            ending = self._run(attempt.check_leftover, attempt, watcher)
+            ending = self._lookout.watch(watcher, attempt.check_leftover)
             if ending is not None:
                 return ending
             try:
@@ -208,11 +203,14 @@ class Worker:
                 return Failure(Code.UNKNOWN, "the database was lost while a damaged result was being removed")
             except OSError as error:
                 return Failure(Code.IO_ERROR, f"a damaged result is in the way: {error.strerror}")
-        return self._run(attempt.convert, attempt, watcher) or Failure(Code.UNKNOWN, "the attempt returned nothing")
+        return self._lookout.watch(watcher, attempt.convert) or Failure(Code.UNKNOWN, "the attempt returned nothing")
 
-    def _run(self, step: Step, attempt: Attempt, watcher: Watcher) -> Completed | Failure | Interrupted | Lost | None:
-        self._background.begin(step)
-        return watcher.watch(attempt, self._background)
+    def _abandon(self, watcher: Watcher, ending: Ending) -> NoReturn:
+        """On the second thread; the first one hangs, and would find neither connection nor job when it came back."""
+        self._hung = True
+        self._settle(watcher.job, self._outcome_of(watcher.job, ending))
+        self._link.close()
+        os._exit(0)
 
     def _remove_leftover(self, job: Job, result: Path) -> None:
         """Only while the row is locked: without the lease it might be another holder's whole result."""

@@ -26,9 +26,15 @@ class Signals:
             poll.register(descriptor, select.POLLIN)
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
-        return self._take() if self._reader in ready else [], ready - {self._reader}
+        return self.take() if self._reader in ready else [], ready - {self._reader}
 
-    def _take(self) -> list[signal.Signals]:
+    def wait_for_one(self, timeout: float) -> None:
+        """And leaves it there."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        poll.poll(timeout * 1000)
+
+    def take(self) -> list[signal.Signals]:
         with contextlib.suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._reader, 4096)]
         return []

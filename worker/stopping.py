@@ -41,6 +41,13 @@ class Stopping:
         self._note(arrived)
         return ready
 
+    def wait(self, timeout: float) -> None:
+        """Like `pause`, but the signal stays for whoever hears it."""
+        self._signals.wait_for_one(timeout)
+
+    def hear(self) -> None:
+        self._note(self._signals.take())
+
     def _note(self, arrived: Iterable[signal.Signals]) -> None:
         for number in arrived:
             if number is signal.SIGQUIT:
