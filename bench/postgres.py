@@ -11,11 +11,10 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from convertq.cli.embedded import EmbeddedPostgres
 from convertq.cli.embedded_binaries import unprivileged_account
-from convertq.cli.embedded_scratch import Scratch, fast_base
+from convertq.cli.embedded_scratch import Scratch
 
-#: where the server's data and the documents are: a memory file system where there is one, so that the figures are those
-#: of the programs and not of a disk; BENCH_DIR names another place. Every commit is an fsync either way.
-PLACE = Path(os.environ.get("BENCH_DIR") or fast_base())
+#: where the server's data and the documents are: on a disk, where an fsync is one. BENCH_DIR names another place.
+PLACE = Path(os.environ.get("BENCH_DIR") or "/var/tmp")
 
 
 def file_system() -> str:
@@ -32,6 +31,8 @@ class DurablePostgres(EmbeddedPostgres):
         self._scratch.remove()
         self._scratch = Scratch(PLACE, unprivileged_account())
         self._data = self._scratch.path / "data"
+        self.files = self._scratch.path / "files"  # of the contenders; removed with the server's own
+        self.files.mkdir()
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:

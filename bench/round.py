@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 from bench.contender import Contender, Place
 from bench.documents import check, lay_out
 from bench.gateway import Gateway
-from bench.postgres import PLACE, DurablePostgres
+from bench.postgres import DurablePostgres
 from bench.processes import cpu_seconds, running
 
 START_WITHIN = 40.0  # s until every worker has its first job
@@ -38,8 +37,12 @@ class Round:
 
 @contextmanager
 def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway) -> Iterator[Place]:
-    """A database with the contender's tables, and empty directories."""
-    home = Path(tempfile.mkdtemp(prefix="convertq-bench-", dir=PLACE))
+    """A database with the contender's tables, and empty directories, which are removed when all rounds are over.
+
+    Not before: for half a minute ext4 walks over each inode that has just been given up, for each file it makes. What
+    one round removed would cost the next more than its own work.
+    """
+    home = Path(tempfile.mkdtemp(prefix="round-", dir=postgres.files))
     try:
         with postgres.database("bench_" + contender.name.lower().replace(" ", "_")) as url:
             place = Place(url, gateway.url, home)
@@ -51,8 +54,6 @@ def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway)
         if (log := home / "log").exists():
             error.add_note(f"the log of {contender.name} ends:\n{log.read_text(errors='replace')[-2000:]}")
         raise
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @contextmanager
