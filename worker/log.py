@@ -45,10 +45,15 @@ LEVELS = {
 }
 
 
+#: of a record from nowhere: other handlers' formatters look for all that a record has
+_NOWHERE = vars(logging.LogRecord("convertq", logging.NOTSET, "", 0, "", None, None))
+
+
 class Line(logging.LogRecord):
-    """A record with what is in our lines: the rest (path, thread, process, …) would take longer than the line."""
+    """A record with what is in our lines: to find out the rest (path, thread, process, …) would take longer."""
 
     def __init__(self, level: int, event: str, fields: dict[str, Any]) -> None:
+        self.__dict__.update(_NOWHERE)
         self.name, self.levelno, self.levelname = "convertq", level, logging.getLevelName(level)
         self.msg, self.args, self.fields = event, None, fields
         self.created = time.time()

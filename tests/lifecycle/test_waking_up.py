@@ -103,7 +103,7 @@ def test_a_retry_that_becomes_due_does_not_wait_for_a_wake_up(supervisor: Superv
 
 
 def test_polling_alone_is_enough_when_notifications_are_lost(supervisor: Supervisor, documents: Documents) -> None:
-    for trigger in ("wake_on_insert", "wake_on_queued"):
+    for trigger in ("follow_insert", "follow_transition"):
         documents.conn.execute(f"ALTER TABLE jobs DISABLE TRIGGER {trigger}".encode())
     supervisor(WORKER_POLL_INTERVAL_MS=200)
     for _ in range(3):
