@@ -134,14 +134,14 @@ class Procrastinate(Peer):
 class PgQueuer(Peer):
     module = "pgqueuer"
 
-    def __init__(self, name: str, batch_size: int) -> None:
-        self.name, self._batch_size = name, batch_size
+    def __init__(self, name: str, batch_size: int, application: str = "main") -> None:
+        self.name, self._batch_size, self._application = name, batch_size, application
         self.fewest_jobs = 2 * PROCESSES * batch_size
 
     def commands(self, workers: int) -> list[list[str]]:
         """Patient about heartbeats: while the gateway is held, a job must not be taken for a dead worker's."""
-        worker = [str(PEERS / "pgq"), "run", "bench.peers.pgqueuer_app:main", "--heartbeat-timeout", "300"]
-        return [[*worker, "--batch-size", str(self._batch_size)]] * workers
+        worker = [str(PEERS / "pgq"), "run", f"bench.peers.pgqueuer_app:{self._application}"]
+        return [[*worker, "--heartbeat-timeout", "300", "--batch-size", str(self._batch_size)]] * workers
 
     def completed(self, place: Place) -> int:
         return count(place, b"SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'")
@@ -154,6 +154,7 @@ CONTENDERS: dict[str, Contender] = {
         Procrastinate(),
         PgQueuer("PgQueuer", batch_size=100),
         PgQueuer("PgQueuer one at a time", batch_size=1),
+        PgQueuer("PgQueuer blocking its loop", batch_size=100, application="blocking"),
         BareLoop(),
     )
 }

@@ -1,9 +1,10 @@
-"""PgQueuer: an entrypoint that does its work where it is called, one job of the batch after the other."""
+"""PgQueuer: an entrypoint whose blocking work is done in a thread, as PgQueuer asks: its heartbeats need the loop."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -17,12 +18,27 @@ opened: list[Queries] = []
 @asynccontextmanager
 async def main() -> AsyncIterator[PgQueuer]:
     """What `pgq run` runs: one direct connection, as its documentation advises for a worker."""
+    yield await queue_for(convert)
+
+
+@asynccontextmanager
+async def blocking() -> AsyncIterator[PgQueuer]:
+    """Faster, and no way to run it: while a job is done nothing beats for the others of its batch."""
+    yield await queue_for(convert_in_the_loop)
+
+
+async def queue_for(entrypoint: Callable[[Job], Awaitable[None]]) -> PgQueuer:
     queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(os.environ["DATABASE_URL"])))
-    queue.entrypoint("convert")(convert)
-    yield queue
+    queue.entrypoint("convert")(entrypoint)
+    return queue
 
 
 async def convert(job: Job) -> None:
+    assert job.payload
+    await asyncio.to_thread(work.convert, job.payload.decode())
+
+
+async def convert_in_the_loop(job: Job) -> None:
     assert job.payload
     work.convert(job.payload.decode())
 

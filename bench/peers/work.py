@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import requests
@@ -11,12 +12,12 @@ GATEWAY = os.environ.get("GATEWAY_URL", "") + "/process"
 UPLOADS = Path(os.environ.get("UPLOADS_DIR", ""))
 RESULTS = Path(os.environ.get("RESULTS_DIR", ""))
 
-session = requests.Session()  # one for the process: its connection is kept
+kept = threading.local()  # a session for each thread: its connection is kept
 
 
 def convert(job_id: str) -> None:
     with open(UPLOADS / f"{job_id}.pdf", "rb") as source:
-        answer = session.post(
+        answer = session().post(
             GATEWAY,
             files={"file": (f"{job_id}.pdf", source, "application/pdf")},
             data={"mapping": "pt_simon_invoice_v1", "pretty": "1"},
@@ -25,6 +26,13 @@ def convert(job_id: str) -> None:
         )
     answer.raise_for_status()
     write(job_id, answer.content)
+
+
+def session() -> requests.Session:
+    if not hasattr(kept, "session"):
+        kept.session = requests.Session()
+    found: requests.Session = kept.session
+    return found
 
 
 def write(job_id: str, xml: bytes) -> None:

@@ -1,0 +1,136 @@
+"""Where a job's time goes: CPU of a worker and of PostgreSQL's backend, step by step, with one worker alone.
+
+    python -m bench.steps
+
+The steps are those of a worker in the middle of a queue, and the code is its own. Each is the median of turns of 50
+jobs. What `bench.throughput` shows above their sum is the loop around them, and four workers in each other's way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from convertq.worker.attempt import Attempt
+from convertq.worker.config import Config
+from convertq.worker.db import Database
+from convertq.worker.files import Files, discard, put_in_place
+from convertq.worker.gateway_client import GatewayClient, route_to_gateway
+from convertq.worker.job import Job
+from convertq.worker.job_queue import JobQueue
+from convertq.worker.log import Log, set_up_logging
+from convertq.worker.outcome import Completed
+
+from bench.big_table import SERVER, Rows, big_table
+from bench.documents import PDF_BYTES
+from bench.gateway import null_gateway
+from bench.postgres import DurablePostgres
+
+TURNS, JOBS = 30, 50
+HOLDER = f"{SERVER}/1"
+
+
+class Costs:
+    """Milliseconds of CPU a job, by step: the worker's and the backend's."""
+
+    def __init__(self, backend: int) -> None:
+        self._pids = os.getpid(), backend
+        self.steps: dict[str, list[tuple[float, float]]] = {}
+        self._turn: dict[str, list[float]] = {}
+
+    def step(self, name: str, action: Callable[[], object]) -> None:
+        before = [cpu_milliseconds(pid) for pid in self._pids]
+        action()
+        spent = self._turn.setdefault(name, [0.0, 0.0])
+        for which, pid in enumerate(self._pids):
+            spent[which] += cpu_milliseconds(pid) - before[which]
+
+    def end_turn(self, *, counts: bool) -> None:
+        for name, (own, server) in self._turn.items() if counts else ():
+            self.steps.setdefault(name, []).append((own / JOBS, server / JOBS))
+        self._turn.clear()
+
+    def table(self) -> str:
+        lines = ["| step | worker, ms | PostgreSQL, ms |", "|---|---:|---:|"]
+        total = [0.0, 0.0]
+        for name, turns in self.steps.items():
+            own, server = (median(turn[which] for turn in turns) for which in (0, 1))
+            total = [total[0] + own, total[1] + server]
+            lines.append(f"| {name} | {own:.2f} | {server:.2f} |")
+        return "\n".join([*lines, f"| all of it | {total[0]:.2f} | {total[1]:.2f} |"])
+
+
+def cpu_milliseconds(pid: int) -> float:
+    """To the nanosecond, unlike the ticks in stat."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+class OneWorker:
+    def __init__(self, config: Config) -> None:
+        self._queue = JobQueue(Database.open(config.database, "bench", claims=True), config)
+        self._files = Files(config.uploads_dir, config.results_dir)
+        self._client = GatewayClient(config, route_to_gateway(config))
+        self._log = Log(config, SERVER, HOLDER)
+        self.costs = Costs(self._queue.database.connection.info.backend_pid)
+        job, _ = self._queue.claim_job(SERVER, HOLDER)
+        assert job is not None
+        self._job = job
+
+    def convert_one(self) -> None:
+        """As Worker and Settlement do it, but for the order of the log lines."""
+        job, step, began = self._job, self.costs.step, time.monotonic()
+        self._files.source(job.id).write_bytes(b"%PDF-" + b"x" * (PDF_BYTES - 5))
+        attempt = Attempt(self._client, self._files, job)
+        step("call the gateway, check and sync the file", attempt.convert)
+        done = Completed(attempt.part, gateway_status=attempt.call.status, gateway_ms=attempt.call.milliseconds)
+        step("lock the lease", lambda: self._queue.begin_with_lease(job))
+        step("put the file in place", lambda: self._publish(job, attempt.part))
+        step("complete, claim the next, commit", lambda: self._complete(job, done, began))
+        step("four log lines", lambda: self._say(job))
+
+    def _publish(self, job: Job, part: Path) -> None:
+        put_in_place(part, self._files.result(job.id))
+        discard(part)
+
+    def _complete(self, job: Job, done: Completed, began: float) -> None:
+        result = str(self._files.result(job.id))
+        following, _ = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER), began)
+        assert following is not None
+        self._job = following
+
+    def _say(self, job: Job) -> None:
+        known = {"job_id": job.id, "attempt": job.attempt}
+        self._log("claim", **known, status="processing", queued_ms=job.queued_ms, breaker="closed")
+        self._log("start", **known, status="processing")
+        self._log("gateway_ok", **known, status="processing", gateway_ms=1, gateway_status=200)
+        self._log("complete", **known, status="complete", duration_ms=2, gateway_ms=1, gateway_status=200)
+
+
+def measure(config: Config) -> Costs:
+    Files(config.uploads_dir, config.results_dir).make_directories()
+    set_up_logging(config)
+    worker = OneWorker(config)
+    for turn in range(1 + TURNS):
+        for _ in range(JOBS):
+            worker.convert_one()
+        worker.costs.end_turn(counts=turn > 0)  # from then on connections, caches and plans are as after a while
+    return worker.costs
+
+
+def main() -> None:
+    rows = Rows(queued=(TURNS + 1) * JOBS + 1)
+    with DurablePostgres() as postgres, null_gateway() as gateway, big_table(postgres, "steps", rows) as database:
+        uploads, results = postgres.files / "uploads", postgres.files / "results"
+        config = replace(database, gateway_url=gateway.url, uploads_dir=uploads, results_dir=results)
+        with open(postgres.files / "log", "w") as log, contextlib.redirect_stderr(log):
+            costs = measure(config)
+    print(f"\n{costs.table()}")
+
+
+if __name__ == "__main__":
+    main()
