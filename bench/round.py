@@ -39,8 +39,8 @@ class Round:
 def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway) -> Iterator[Place]:
     """A database with the contender's tables, and empty directories, which are removed when all rounds are over.
 
-    Not before: for half a minute ext4 walks over each inode that has just been given up, for each file it makes. What
-    one round removed would cost the next more than its own work.
+    Not before: for half a minute, an ext4 without a journal walks over each inode that has been given up, for each file
+    that it makes. What one round removed would cost the next more than its own work.
     """
     home = Path(tempfile.mkdtemp(prefix="round-", dir=postgres.files))
     try:
