@@ -255,10 +255,11 @@ class Worker:
         self._show()
 
     def _settle_on(self, database: Database, job: Job, outcome: Outcome) -> None:
-        queue = self._queue
-        if queue is None or queue.database is not database:  # what the lost connection held is given back afterwards
-            queue = JobQueue(database, self._config)
-        claim = Settlement(queue, self._files, self._breaker, self._log).settle(job, outcome, self._claimant())
+        queue, claimant = self._queue, self._claimant()
+        if queue is None or queue.database is not database:
+            # what this worker holds is given back when it is connected again: it must not hold the next one by then
+            queue, claimant = JobQueue(database, self._config), None
+        claim = Settlement(queue, self._files, self._breaker, self._log).settle(job, outcome, claimant)
         self._link.works()
         if claim and claim[0] is not None:
             self._next = (claim[0], claim[1])

@@ -113,6 +113,21 @@ def test_a_restart_in_the_middle_of_a_call_is_not_noticed_by_the_job(
     assert process.events("lease_lost") == []
 
 
+def test_a_connection_lost_during_a_call_is_not_noticed_by_the_jobs_that_follow(
+    supervisor: Supervisor, documents: Documents, gateway: StandInGateway
+) -> None:
+    """What the lost connection held is given back first: a job claimed before that would be given back with it."""
+    release = threading.Event()
+    gateway.script(held(release))
+    supervisor(WORKER_CONCURRENCY=1)
+    jobs = documents.put_many(4)
+    gateway.wait_for(1)
+    terminate_all(documents)
+    release.set()
+    documents.wait_for_all(jobs, "complete")
+    assert {documents.story(job_id) for job_id in jobs} == {STORY}
+
+
 def test_every_session_may_be_terminated_one_by_one(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
