@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import click
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
 from convertq.cli.exit_code import ExitCode, Stop
-from convertq.cli.explain import Facts, explain_job
+from convertq.cli.explain import COUNTED, Facts, explain_job
 from convertq.cli.table import GAP, hang, table, terminal_width
 from convertq.cli.words import duration, moment, shown, size
+from convertq.worker.config import Config
 from convertq.worker.db import Database
 from convertq.worker.files import is_regular
+from convertq.worker.hold import reason_to_hold
+from psycopg.rows import DictRow
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 LEFT_OUT = ("now", "progress", "waits_for", "id", "status")
@@ -44,16 +48,30 @@ def gather(database: Database, job_id: UUID) -> Facts:
     job = database.one("get_job", id=job_id)
     if job is None:
         raise Stop(ExitCode.NO_SUCH_JOB, f"{job_id}: no such job")
-    files = the_files()
+    files, config = the_files(), configuration()
     return Facts(
         job=job,
         events=database.run("list_events", id=job_id),
-        hold=database.run("get_hold")[0],
+        hold=prospects(database, config, job_id),
         needed=database.run("get_statuses", ids=job["waits_for"]) if job["waits_for"] else (),
-        max_attempts=configuration().retry_max_attempts,
+        max_attempts=config.retry_max_attempts,
+        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
+        held_here=reason_to_hold(config),
         has_source=is_regular(files.source(job_id)),
         has_result=is_regular(files.result(job_id)),
     )
+
+
+def prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
+    """A job is never deleted: one that was just read is still there."""
+    return database.run(
+        "get_prospects",
+        id=job_id,
+        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        hostname=socket.gethostname(),
+        at_most=COUNTED,
+    )[0]
 
 
 def page(facts: Facts) -> Iterator[str]:
