@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from convertq.cli.colours import STATUSES as COLOURS
+from convertq.cli.colours import painted
 from convertq.cli.completion import complete_code
 from convertq.cli.context import json_option, open_database, print_json_lines
 from convertq.cli.table import table, terminal_width
@@ -45,7 +47,8 @@ def list_jobs(as_json: bool, **asked: Any) -> None:
         print_json_lines(rows)
         return
     listed = [cells(row) for row in rows]
-    for line in table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width()):
+    lines = table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width())
+    for line in painted(lines, [row["status"] for row in rows], COLOURS):
         click.echo(line)
 
 

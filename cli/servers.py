@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from convertq.cli.colours import painted
 from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import counted, duration, shown
@@ -60,11 +61,11 @@ def page(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         yield "no server has registered: start one with `convertq worker run`"
         return
-    heading, *lines = table(HEADINGS, [cells(server) for server in found], elastic=("SERVER",), width=terminal_width())
+    lines = table(HEADINGS, [cells(server) for server in found], elastic=("SERVER",), width=terminal_width())
+    heading, *rows = painted(lines, [server["status"] for server in found], COLOURS)
     yield heading
-    for server, line in zip(found, lines, strict=True):
-        colour = COLOURS.get(server["status"])
-        yield line.replace(server["status"], click.style(server["status"], fg=colour), 1) if colour else line
+    for server, row in zip(found, rows, strict=True):
+        yield row
         yield from (doing(job) for job in server["jobs"])
 
 

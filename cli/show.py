@@ -9,7 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import click
+from convertq.cli.colours import EVENTS, STATUSES, paint
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
+from convertq.cli.event_words import details
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.explain import COUNTED, Facts, explain_job
 from convertq.cli.table import GAP, hang, table, terminal_width
@@ -75,14 +77,16 @@ def prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
 
 
 def page(facts: Facts) -> Iterator[str]:
-    yield f"job {facts.job['id']}: {facts.job['status']}"
+    status = facts.job["status"]
+    yield f"job {facts.job['id']}: {click.style(status, fg=STATUSES.get(status), bold=True)}"
     yield from hang(shown(explain_job(facts)), 0, terminal_width())
     yield ""
     known = [(name, value) for name, value in facts.job.items() if value is not None and name not in LEFT_OUT]
+    known += [("progress", in_words(facts.job["progress"], facts.now))] if facts.job["progress"] else []
     room = max(len(name) for name, _ in known)
     for name, value in known:
         lines = hang(written(name, value, facts.now), room + 4, terminal_width())
-        yield f"  {name:<{room}}  {next(lines)}"
+        yield f"  {click.style(f'{name:<{room}}', dim=True)}  {next(lines)}"
         yield from lines
     yield ""
     yield from timeline(facts.events, facts.now)
@@ -101,14 +105,25 @@ def written(name: str, value: Any, now: datetime) -> str:
     return shown(str(value))
 
 
+def in_words(progress: Mapping[str, Any], now: datetime) -> str:
+    """As JSON brings it: its time is text."""
+    done, total = progress["bytes_done"], progress["bytes_total"]
+    parts = [f"{progress['step']} {progress['percent']}%", f"{size(done)} of {size(total)}" if done and total else ""]
+    ago = duration(now - datetime.fromisoformat(progress["updated_at"]))
+    return ", ".join(part for part in [*parts, progress["message"], f"{ago} ago"] if part)
+
+
 def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """Each event with the time since the one before: where a job spent its life is seen at once."""
     rows, before = [], None
     for event in events:
         since = f"+{duration(event['at'] - before)}" if before else ""
-        rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"])))
+        rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"], now)))
         before = event["at"]
-    yield from table(TIMELINE, list(hanging(rows, terminal_width())))
+    cells = list(hanging(rows, terminal_width()))
+    heading, *lines = table(TIMELINE, cells)
+    yield click.style(heading, dim=True)
+    yield from (paint(line, row[2], EVENTS) for line, row in zip(lines, cells, strict=True))
 
 
 def hanging(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[Sequence[str]]:
@@ -118,7 +133,3 @@ def hanging(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[Sequen
         first, *rest = hang(last, 0, width and max(20, width - taken))
         yield *cells, first
         yield from (("", "", "", line) for line in rest)
-
-
-def details(meta: dict[str, Any]) -> str:
-    return shown(", ".join(f"{name} {value}" for name, value in meta.items()))

@@ -74,6 +74,16 @@ def test_every_screen_is_whole_and_fits_its_terminal(
     assert seen.isascii() == ("LANG" in overrides)
 
 
+def test_each_screen_has_colours_of_its_own(on_screen: Screens) -> None:
+    """Where the eye should go: a status in the list, in the head of a job, in its timeline, in the servers."""
+    _, _, coloured = on_screen(80, 24)
+    lines = coloured.splitlines()
+    assert any(re.search(r"[0-9a-f-]{36}  \x1b\[31mfailed", line) for line in lines)
+    assert any(re.search(r"job [0-9a-f-]{36}: \x1b\[1m(\x1b\[)?.*31mfailed", line) for line in lines)
+    assert any(re.search(r"\d\d:\d\d:\d\d .*\x1b\[33mretry", line) for line in lines)
+    assert any("host:1:aaaa" in line and "\x1b[32mactive" in line for line in lines)
+
+
 def test_in_a_pipe_nothing_is_cut_or_replaced(conn: Conn, environment: Environment) -> None:
     insert_job(conn, original_filename="発票" * 100)
     for locale in ("C", "C.UTF-8"):
