@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
+from convertq.cli.table import hang, terminal_width
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -105,5 +107,6 @@ def _plain(value: Any) -> Any:
 
 
 def complain(line: str) -> None:
-    """One line on stderr about one of several things; the command goes on."""
-    click.echo(line, err=True)
+    """One line on stderr about one of several things; the command goes on. On a terminal no word is torn apart."""
+    for piece in hang(line, 2, terminal_width(sys.stderr)):
+        click.echo(piece, err=True)

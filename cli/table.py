@@ -7,14 +7,15 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
+from typing import TextIO
 
 GAP = "  "
 NARROWEST, READABLE = 6, 16
 
 
-def terminal_width() -> int | None:
-    """None: not a terminal, so there is no edge."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Of stdout unless another is named. None: not a terminal, so there is no edge."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 def table(

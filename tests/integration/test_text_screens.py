@@ -84,6 +84,23 @@ def test_each_screen_has_colours_of_its_own(on_screen: Screens) -> None:
     assert any("host:1:aaaa" in line and "\x1b[32mactive" in line for line in lines)
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
+def test_whoever_waits_sees_why_and_no_word_is_torn(
+    tmux: Callable[..., str], conn: Conn, environment: Environment, width: int, height: int
+) -> None:
+    job_id = insert_job(conn)
+    conn.execute("UPDATE circuit_breaker SET state = 'open', by_hand = true, opened_at = now()")
+    variables = [f"{name}={value}" for name, value in environment(**UTF8).items()]
+    command = shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, "wait", str(job_id), "--timeout", "2"])
+    tmux("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo all done; cat")
+    eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), 30, "the bar")
+    eventually(lambda: "all done" in tmux("capture-pane", "-p"), 30, "the end")
+    seen, joined = tmux("capture-pane", "-p"), tmux("capture-pane", "-p", "-J")
+    assert joined.rstrip() == seen.rstrip()
+    assert f"{job_id}: held: the breaker was opened by hand at" in seen
+    assert "`convertq breaker close`" in " ".join(seen.split())
+
+
 def test_in_a_pipe_nothing_is_cut_or_replaced(conn: Conn, environment: Environment) -> None:
     insert_job(conn, original_filename="発票" * 100)
     for locale in ("C", "C.UTF-8"):
