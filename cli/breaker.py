@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from convertq.cli.context import configuration, json_option, open_database, print_json
+from convertq.cli.context import NearChoice, configuration, json_option, open_database, print_json
 from convertq.cli.table import cut, table, terminal_width
 from convertq.cli.words import counted, duration, moment, shown
 from convertq.worker.db import Database
@@ -30,7 +30,7 @@ Example:
   convertq breaker close
 """
 )
-@click.argument("action", required=False, type=click.Choice(["open", "close"]))
+@click.argument("action", required=False, type=NearChoice(["open", "close"]))
 @json_option
 def breaker(action: str | None, as_json: bool) -> None:
     """Show the circuit breaker, or open or close it by hand.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import sys
@@ -66,7 +67,12 @@ def make_directories() -> None:
 
 
 class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, which is not required
+    """Any is accepted; a shell offers those in this status."""
+
     name = "id"
+
+    def __init__(self, offers: str | None = None) -> None:
+        self._offers = offers
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> UUID:
         if isinstance(value, UUID):
@@ -81,10 +87,24 @@ class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
     ) -> list[CompletionItem]:
         from convertq.cli.completion import complete_job_id
 
-        return complete_job_id(incomplete)
+        return complete_job_id(incomplete, self._offers)
 
 
 JOB_ID = JobId()
+FAILED_JOB_ID, COMPLETE_JOB_ID = JobId("failed"), JobId("complete")
+
+
+class NearChoice(click.Choice):  # type: ignore[type-arg]  # as above
+    """One of a few words; a slip of the finger is answered with what was meant. Codes are written large everywhere."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        for choice in self.choices:
+            if str(value).lower() == str(choice).lower():
+                return choice
+        close = difflib.get_close_matches(str(value).lower(), [str(choice).lower() for choice in self.choices], n=1)
+        meant = next((f": did you mean {choice}?" for choice in self.choices if str(choice).lower() in close), "")
+        names = ", ".join(map(str, self.choices))
+        return self.fail(f"{str(value)!r} is not one of {names}{meant}", parameter, context)
 
 
 def json_option(command: Command) -> Command:

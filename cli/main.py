@@ -51,6 +51,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        command.short_help = COMMANDS[name][1]  # for the shell's completion, which would cut the first sentence
         return command
 
     def resolve_command(
