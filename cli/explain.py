@@ -37,8 +37,14 @@ class Facts:
         return now
 
     @property
+    def most_attempts(self) -> int:
+        """What a file's trouble allows: it is tried once more, and no more."""
+        code = self.job["error_code"] or last_in_meta(self.events, "error_code")
+        return min(2, self.max_attempts) if code == Code.IO_ERROR else self.max_attempts
+
+    @property
     def attempts(self) -> str:
-        return f"attempt {self.job['attempt_count']} of {self.max_attempts}"
+        return f"attempt {self.job['attempt_count']} of {self.most_attempts}"
 
     def at(self, time: datetime) -> str:
         return moment(time, self.now)
@@ -63,7 +69,7 @@ def _queued(facts: Facts) -> str:
         return _held(facts)
     due = facts.job["retry_after"]
     if due is not None and due > facts.now:
-        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.max_attempts}"
+        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.most_attempts}"
         sentence = f"waits for its retry at {facts.at(due)}, {next_attempt}: {last_error(facts.events)}"
         return f"{sentence}{_nobody(facts)}"
     waited = duration(facts.now - (facts.job["queued_at"] or facts.job["created_at"]))
@@ -133,8 +139,10 @@ def _taken_back(facts: Facts) -> str:
 def _complete(facts: Facts) -> str:
     job = facts.job
     done = f"complete since {facts.at(job['completed_at'])}"
-    if job["result_path"] is None or not facts.has_result:
+    if job["result_path"] is None:
         return f"{done}, but its result has expired: submit the file again"
+    if not facts.has_result:
+        return f"{done}, but its result is not in this host's RESULTS_DIR: name the right one, or submit the file again"
     kept = f", kept until {facts.at(job['expires_at'])}" if job["expires_at"] else ""
     return f"{done}{kept}: `convertq result {job['id']}`"
 
@@ -161,7 +169,8 @@ SENTENCES = {
 
 def last_error(events: Sequence[Row]) -> str:
     """Why the last attempt did not succeed; the row itself has it only once the job has failed."""
-    for event in reversed(events):
-        if message := event["meta"].get("error_message"):
-            return str(message)
-    return "the reason is no longer recorded"
+    return last_in_meta(events, "error_message") or "the reason is no longer recorded"
+
+
+def last_in_meta(events: Sequence[Row], name: str) -> str | None:
+    return next((str(event["meta"][name]) for event in reversed(events) if event["meta"].get(name)), None)

@@ -5,7 +5,7 @@
 -- Rows: one, or none: breaker, by_hand, opened_at, probe_after, active_servers, active_here, holder_status and
 --       holder_silent (s) of a holder that is registered, goes_first (jobs)
 SELECT breaker.state AS breaker, breaker.by_hand, breaker.opened_at, breaker.probe_after,
-       active.servers AS active_servers, active.here AS active_here,
+       active.everywhere AS active_servers, active.here AS active_here,
        holder.status AS holder_status,
        extract(epoch FROM now() - holder.last_heartbeat_at)::double precision AS holder_silent,
        (SELECT count(*)
@@ -14,7 +14,7 @@ SELECT breaker.state AS breaker, breaker.by_hand, breaker.opened_at, breaker.pro
                    AND (-other.priority::bigint, other.created_at, other.id) < (-job.priority::bigint, job.created_at, job.id)
                  LIMIT %(at_most)s) AS counted) AS goes_first
   FROM {schema}.jobs AS job CROSS JOIN {schema}.circuit_breaker AS breaker
- CROSS JOIN (SELECT count(*) AS servers, count(*) FILTER (WHERE hostname = %(hostname)s) AS here
+ CROSS JOIN (SELECT count(*) AS everywhere, count(*) FILTER (WHERE hostname = %(hostname)s) AS here
                FROM {schema}.servers
               WHERE status = 'active'
                 AND last_heartbeat_at >= now() - make_interval(secs => %(heartbeat_timeout)s)) AS active

@@ -39,6 +39,13 @@ def test_a_retry_names_its_time_its_attempt_and_the_last_error() -> None:
     assert said == f"waits for its retry at {at(SOON)}, attempt 2 of 3: the gateway answered 502"
 
 
+def test_trouble_with_a_file_is_tried_once_more_and_the_sentence_counts_so() -> None:
+    events = [{"event_type": "retry", "at": NOW, "meta": {"error_code": "IO_ERROR", "error_message": "no such file"}}]
+    assert "attempt 2 of 2: no such file" in sentence(facts={"events": events}, retry_after=SOON)
+    given_up = sentence(status="failed", error_code="IO_ERROR", error_message="x", dead_letter=True, attempt_count=2)
+    assert given_up.startswith("given up after attempt 2 of 2: ")
+
+
 def test_a_retry_that_is_due_is_simply_queued() -> None:
     said = sentence(retry_after=NOW)
     assert said == "queued for 5m00s, the first in the queue; the next free worker takes it in its turn"
@@ -100,7 +107,7 @@ def test_a_complete_job_says_how_to_get_its_result() -> None:
 def test_a_result_that_is_gone_is_said_whether_the_row_or_the_disk_lacks_it() -> None:
     complete: dict[str, Any] = {"status": "complete", "completed_at": NOW}
     assert "expired" in sentence(**complete)
-    assert "expired" in sentence(facts={"has_result": False}, **complete, result_path="x")
+    assert "is not in this host's RESULTS_DIR" in sentence(facts={"has_result": False}, **complete, result_path="x")
 
 
 def test_a_failed_job_offers_the_retry_only_with_its_source() -> None:
