@@ -65,7 +65,7 @@ def check_connections(look: Look) -> Finding:
     usable = server["max_connections"] - server["reserved_connections"]
     free = max(0, usable - server["used_connections"])  # a superuser may use those that are reserved
     said = f"{free} of {usable} connections are free, convertq has {server['convertq_connections']}"
-    remedy = "raise max_connections, or lower WORKER_CONCURRENCY"
+    remedy = "end what is not needed, raise max_connections, or lower WORKER_CONCURRENCY"
     if free < needed and server["most_connections"]:
         said = f"{said}, {server['most_connections']}"
     if free < SPARE:
