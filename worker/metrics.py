@@ -15,6 +15,7 @@ NEVER_OF_A_JOB = (Code.NOT_READY, Code.EXPIRED, Code.FORBIDDEN)
 #: s; upper bounds, as count_events in sql/migrations sorts the calls
 BUCKETS = ("0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "30.0", "60.0", "120.0", "+Inf")
 Labels = Mapping[str, str]
+Sample = tuple[str, Labels, float]
 IN_A_LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -25,7 +26,7 @@ class Family:
     name: str
     kind: str
     about: str
-    samples: tuple[tuple[str, Labels, float], ...]
+    samples: tuple[Sample, ...]
 
 
 def metrics_text(database: Database, config: Config) -> bytes:
@@ -68,12 +69,13 @@ def _jobs(counters: Counters) -> Iterator[Family]:
 
 
 def _gateway_duration(counters: Counters) -> Family:
-    name, so_far, samples = "convertq_gateway_duration_seconds", 0, []
+    name, so_far = "convertq_gateway_duration_seconds", 0
+    samples: list[Sample] = []
     for bound in BUCKETS:
         so_far += counters("gateway_calls", bound)
-        samples.append((f"{name}_bucket", {"le": bound}, float(so_far)))
-    whole = ((f"{name}_count", {}, float(so_far)), (f"{name}_sum", {}, counters("gateway_ms") / 1000))
-    return Family(name, "histogram", "How long gateway calls took, failed ones included", (*samples, *whole))
+        samples.append((f"{name}_bucket", {"le": bound}, so_far))
+    samples += [(f"{name}_count", {}, so_far), (f"{name}_sum", {}, counters("gateway_ms") / 1000)]
+    return Family(name, "histogram", "How long gateway calls took, failed ones included", tuple(samples))
 
 
 def _gauge(name: str, about: str, value: float) -> Family:
@@ -92,5 +94,5 @@ def _counters(name: str, about: str, label: str, values: Mapping[str, float]) ->
     return Family(f"convertq_{name}_total", "counter", about, _labelled(f"convertq_{name}_total", label, values))
 
 
-def _labelled(name: str, label: str, values: Mapping[str, float]) -> tuple[tuple[str, Labels, float], ...]:
+def _labelled(name: str, label: str, values: Mapping[str, float]) -> tuple[Sample, ...]:
     return tuple((name, {label: key}, value) for key, value in values.items())
