@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 from convertq.cli.context import NearChoice, configuration, json_option, open_database, print_json
-from convertq.cli.table import cut, table, terminal_width
+from convertq.cli.table import cut, hang, table, terminal_width
 from convertq.cli.words import counted, duration, moment, shown
 from convertq.worker.db import Database
 from convertq.worker.stats import describe_breaker
@@ -70,7 +70,8 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"breaker   {summary(state)}"
     if state["state"] != "closed":
         yield f"since     {moment(state['opened_at'], now)}"
-        yield f"probe     {next_probe(state)}"
+        first, *rest = hang(shown(next_probe(state)), 10, terminal_width())
+        yield from (f"probe     {first}", *rest)
     yield f"window    {window(state)}"
     yield f"in all    {'open for ' + duration(total) if (total := state['open_seconds_total']) else 'never open'}"
     if state["last_failures"]:

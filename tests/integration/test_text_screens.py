@@ -30,7 +30,14 @@ def commands(conn: Conn, dirs: Dirs) -> list[list[str]]:
     retry_later(conn, waiting)
     failed = claimed(conn, original_filename="\x1b[31mred.pdf")
     assert fail(conn, failed, Failure(Code.GW_4XX, LONG, called=True, gateway_ms=1234))
-    shows = [["show", str(job.id)] for job in (waiting, failed)]
+    late = claimed(conn)
+    conn.execute("UPDATE jobs SET lease_expires_at = now() - interval '1 h' WHERE id = %s", [late.id])
+    conn.execute("INSERT INTO job_progress (job_id, step, percent) VALUES (%s, 'converting', 50)", [late.id])
+    conn.execute(
+        "UPDATE circuit_breaker SET state = 'half_open', opened_at = now(), probe_after = now(), probe_by = %s",
+        [f"{'h' * 60}:1:aaaa/1"],
+    )
+    shows = [["show", str(job.id)] for job in (waiting, failed, late)]
     return [["stats"], ["list"], *shows, ["servers"], ["breaker"], ["doctor"], ["top", "--once"]]
 
 
