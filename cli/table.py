@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -15,7 +16,9 @@ NARROWEST, READABLE = 6, 16
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
     """Of stdout unless another is named. None: not a terminal, so there is no edge."""
-    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
+    if stream is None:
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return (os.get_terminal_size(stream.fileno()).columns or 80) if stream.isatty() else None
 
 
 def table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections import Counter
@@ -12,12 +11,12 @@ from uuid import UUID
 
 import click
 from convertq.cli.exit_code import ExitCode
-from convertq.cli.table import cut
+from convertq.cli.table import columns, cut, terminal_width
 from convertq.worker.db import Database
 
 TERMINAL = frozenset({"complete", "failed"})
 POLL_FIRST, POLL_MOST = 0.2, 1.0  # s
-BAR, AROUND = 20, 33  # columns: of the bar, and of it with what click puts around it
+BAR = 20  # columns
 #: a job that is `uploaded` waits for others; `submit` never leaves it so for another reason
 WORDS = {"uploaded": "waiting for others"}
 Row = dict[str, Any]
@@ -52,41 +51,39 @@ def verdict(rows: Sequence[Row]) -> ExitCode:
 
 
 class Bar:
-    """On stderr, which leaves stdout to the ids; nothing at all where that is no terminal."""
+    """On stderr, which leaves stdout to the ids; nothing at all where that is no terminal.
+
+    Drawn by hand with nothing but a carriage return, which every terminal knows.
+    """
 
     def __init__(self, jobs: int) -> None:
-        self._bar: Any = None
-        self._text = ""
-        if sys.stderr.isatty():
-            self._bar = click.progressbar(
-                length=100 * jobs, file=sys.stderr, show_eta=False, width=BAR, item_show_func=lambda _: self._text
-            )
-
-    @property
-    def is_seen(self) -> bool:
-        return self._bar is not None
+        self._whole, self._done = 100 * jobs, 0
+        self.is_seen = sys.stderr.isatty()
 
     def __enter__(self) -> Bar:
-        if self._bar:
-            self._bar.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._bar:
-            self._bar.__exit__(*error)
+        if self.is_seen:
+            click.echo(err=True)
 
     def show(self, rows: dict[UUID, Row], breaker: str) -> None:
-        if self._bar is None:
+        """A new attempt begins anew, and a bar goes forward only."""
+        if not self.is_seen:
             return
         done = sum(100 if row["status"] in TERMINAL else row["percent"] or 0 for row in rows.values())
-        room = shutil.get_terminal_size().columns - AROUND
-        self._text = cut(what_they_do(list(rows.values()), breaker), max(10, room))
-        self._bar.update(max(0, done - self._bar.pos))  # a new attempt begins anew, and a bar goes forward only
-        self._bar.render_progress()  # also when only the words have changed
+        self._done = max(self._done, done)
+        room = (terminal_width(sys.stderr) or 80) - 1  # in the last column some terminals go to the next line
+        line = cut(f"{bar(self._done, self._whole)}  {what_they_do(list(rows.values()), breaker)}", room)
+        click.echo(f"\r{line}{' ' * (room - columns(line))}", nl=False, err=True)
+
+
+def bar(done: int, whole: int) -> str:
+    return f"  [{'#' * (BAR * done // whole):-<{BAR}}] {100 * done // whole:>3}%"
 
 
 def what_they_do(rows: Sequence[Row], breaker: str) -> str:
-    """`1 of 4: 2 converting, 1 queued (breaker open)`."""
+    """`1 of 4: 2 converting, 1 queued, breaker open`."""
     ended = sum(row["status"] in TERMINAL for row in rows)
     doing = Counter(row["step"] or row["status"] for row in rows if row["status"] not in TERMINAL)
     words = [f"{number} {WORDS.get(what, what)}" for what, number in doing.items()]

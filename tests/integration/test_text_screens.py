@@ -103,7 +103,7 @@ def test_whoever_waits_sees_why_and_no_word_is_torn(
     eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), 30, "the bar")
     eventually(lambda: "all done" in tmux("capture-pane", "-p"), 30, "the end")
     seen, joined = tmux("capture-pane", "-p"), tmux("capture-pane", "-p", "-J")
-    assert joined.rstrip() == seen.rstrip()
+    assert [line.rstrip() for line in joined.splitlines()] == [line.rstrip() for line in seen.splitlines()]
     assert f"{job_id}: held: the breaker was opened by hand at" in seen
     assert "`convertq breaker close`" in " ".join(seen.split())
 
