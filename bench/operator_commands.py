@@ -146,6 +146,19 @@ def in_the_database(server: EmbeddedPostgres) -> tuple[float, float]:
     return times[0], times[1]
 
 
+def start_alone(rounds: int) -> tuple[float, float]:
+    """Seconds of Python's start, and of it with the imports that no command that asks the database can do without."""
+    times = []
+    for imports in ("pass", "import click, psycopg"):
+        taken = []
+        for _ in range(rounds):
+            began = time.monotonic()
+            subprocess.run([sys.executable, "-c", imports], check=True)
+            taken.append(time.monotonic() - began)
+        times.append(statistics.median(taken))
+    return times[0], times[1]
+
+
 def busy_queue(server: EmbeddedPostgres, jobs: int) -> float:
     """Seconds to fold so many fresh jobs' events: what supervisors do between two heartbeats."""
     url = parse_database_url(server.url())
@@ -179,6 +192,10 @@ def main() -> None:
             waited = scrapes(address)
         print(f"| a scrape of `METRICS_PORT` | {statistics.median(waited):.0f} ms | {max(waited):.0f} ms |\n")
         of_stats, of_scrape = in_the_database(server)
+        of_python, of_imports = start_alone(asked.rounds)
+        print(
+            f"of a command: Python's start {of_python:.2f} s, with the imports of click and psycopg {of_imports:.2f} s"
+        )
         print(f"in the database: stats {of_stats * 1000:.0f} ms, a scrape {of_scrape * 1000:.0f} ms")
         print(f"folding 100,000 events: {busy_queue(server, 50_000):.2f} s")
         shutil.rmtree(desk.home)

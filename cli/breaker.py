@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from convertq.cli.context import configuration, json_option, open_database, print_json
-from convertq.cli.table import cut, table, terminal_width
+from convertq.cli.context import NearChoice, configuration, json_option, open_database, print_json
+from convertq.cli.table import cut, hang, table, terminal_width
 from convertq.cli.words import counted, duration, moment, shown
 from convertq.worker.db import Database
 from convertq.worker.stats import describe_breaker
@@ -30,7 +30,7 @@ Example:
   convertq breaker close
 """
 )
-@click.argument("action", required=False, type=click.Choice(["open", "close"]))
+@click.argument("action", required=False, type=NearChoice(["open", "close"]))
 @json_option
 def breaker(action: str | None, as_json: bool) -> None:
     """Show the circuit breaker, or open or close it by hand.
@@ -70,7 +70,8 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"breaker   {summary(state)}"
     if state["state"] != "closed":
         yield f"since     {moment(state['opened_at'], now)}"
-        yield f"probe     {next_probe(state)}"
+        first, *rest = hang(shown(next_probe(state)), 10, terminal_width())
+        yield from (f"probe     {first}", *rest)
     yield f"window    {window(state)}"
     yield f"in all    {'open for ' + duration(total) if (total := state['open_seconds_total']) else 'never open'}"
     if state["last_failures"]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from convertq.cli.context import complain, configuration, json_option, open_database, print_json, the_files
-from convertq.cli.exit_code import ExitCode
+from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.words import counted, shown
 from convertq.worker.retention import Item, Kind, Retention
 
@@ -40,6 +40,7 @@ def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
     """Remove what retention no longer keeps: sources, results, events, orphans, temp files."""
     counts: Counter[Kind] = Counter()
     freed = failed = 0
+    refuse_missing_directories()
     with open_database() as database:
         for item in Retention(database, the_files(), configuration(), dry_run=dry_run).run():
             if item.error:
@@ -56,6 +57,15 @@ def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
         done = "would remove" if dry_run else "removed"
         click.echo(f"{done} {', '.join(counted(counts[kind], noun) for kind, noun in NOUNS.items())}")
     return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def refuse_missing_directories() -> None:
+    """Before anything is removed: a share that is not mounted must not pass for an empty one."""
+    config = configuration()
+    for variable, directory in (("UPLOADS_DIR", config.uploads_dir), ("RESULTS_DIR", config.results_dir)):
+        if not directory.is_dir():
+            remedy = "is its share mounted? `convertq doctor --fix` makes it where it is new"
+            raise Stop(ExitCode.FAILED, f"{variable}: {directory} is not there: {remedy}; nothing was removed")
 
 
 def tell(item: Item, as_json: bool) -> None:

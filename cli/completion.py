@@ -11,6 +11,17 @@ from convertq.cli.exit_code import ExitCode
 
 VARIABLE = "_CONVERTQ_COMPLETE"  # where click looks for the shell's question
 NEWEST = 50  # jobs
+#: what click's scripts do not do by themselves. In fish an explanation must not end at its first comma, and the newest
+#: jobs come first. In zsh a script from fpath would answer the first Tab of a shell, and not the second.
+BETTER = {
+    "fish": (
+        ('string split "," $completion', 'string split --max 1 "," $completion'),
+        ("complete --no-files", "complete --no-files --keep-order"),
+    ),
+    "zsh": (
+        ('    _convertq_completion "$@"', '    compdef _convertq_completion convertq\n    _convertq_completion "$@"'),
+    ),
+}
 PATIENCE = 1.0  # s; whoever presses Tab would rather have nothing than wait
 
 
@@ -28,27 +39,30 @@ def completion(context: click.Context, shell: str) -> ExitCode:
     """Print the completion script of a shell."""
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(context.find_root().command, {}, "convertq", VARIABLE).source())
+    script = kind(context.find_root().command, {}, "convertq", VARIABLE).source()
+    for of_click, ours in BETTER.get(shell, ()):
+        script = script.replace(of_click, ours)
+    click.echo(script)
     return ExitCode.DONE
 
 
-def complete_job_id(incomplete: str) -> list[CompletionItem]:
+def complete_job_id(incomplete: str, status: str | None = None) -> list[CompletionItem]:
     """The newest jobs whose ids begin so; none when the database does not answer at once."""
     found: list[CompletionItem] = []
     # a thread that is left behind at the end: looking up a host's name cannot be cut short in any other way
-    asking = threading.Thread(target=lambda: found.extend(_newest_jobs()), daemon=True)
+    asking = threading.Thread(target=lambda: found.extend(_newest_jobs(status)), daemon=True)
     asking.start()
     asking.join(PATIENCE)
     return [item for item in list(found) if item.value.startswith(incomplete.lower())]
 
 
-def _newest_jobs() -> list[CompletionItem]:
+def _newest_jobs(status: str | None) -> list[CompletionItem]:
     try:
         from convertq.cli.context import open_database
         from convertq.worker.job_list import find_jobs
 
         with open_database() as database:
-            rows = find_jobs(database, status=None, owner=None, code=None, limit=NEWEST)
+            rows = find_jobs(database, status=status, owner=None, code=None, limit=NEWEST)
     except Exception:  # noqa: BLE001 - whatever it is, a word in the middle of a command line is worse
         return []
     return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows]

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from convertq.cli.colours import painted
 from convertq.cli.context import json_option, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import shown
 from convertq.worker.config import SETTINGS, Setting, read_config
 
 MASK = "***"
+COLOURS = {"environment": "cyan", "environment, wrong": "red"}
 #: settings whose default depends on something: what it is for a service
 USUALLY = {"LOG_FORMAT": "json"}
 USERINFO = re.compile(r"(?:([^/]*)(@))?(.*)", re.DOTALL)
@@ -35,8 +37,9 @@ def config(as_json: bool) -> None:
     if as_json:
         print_json_lines(rows)
     else:
-        cells = [(row["variable"], in_words(row["value"]), row["source"]) for row in rows]
-        for line in table(("VARIABLE", "VALUE", "SOURCE"), cells, elastic=["VALUE"], width=terminal_width()):
+        cells = [(row["variable"], in_words(row["value"]), origin(row)) for row in rows]
+        lines = table(("VARIABLE", "VALUE", "SOURCE"), cells, elastic=["VALUE"], width=terminal_width())
+        for line in painted(lines, [origin(row) for row in rows], COLOURS):
             click.echo(line)
     read_config(os.environ)  # raises ConfigError with every problem
 
@@ -55,6 +58,10 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
     if setting.secret:
         return row | {"value": masked(text)}
     return row | {"value": str(value) if isinstance(value, Path) else value}
+
+
+def origin(row: Mapping[str, Any]) -> str:
+    return f"{row['source']}, wrong" if row["problem"] else str(row["source"])
 
 
 def masked(url: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
+from convertq.cli.table import hang, terminal_width
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -64,7 +67,12 @@ def make_directories() -> None:
 
 
 class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, which is not required
+    """Any is accepted; a shell offers those in this status."""
+
     name = "id"
+
+    def __init__(self, offers: str | None = None) -> None:
+        self._offers = offers
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> UUID:
         if isinstance(value, UUID):
@@ -79,10 +87,24 @@ class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
     ) -> list[CompletionItem]:
         from convertq.cli.completion import complete_job_id
 
-        return complete_job_id(incomplete)
+        return complete_job_id(incomplete, self._offers)
 
 
 JOB_ID = JobId()
+FAILED_JOB_ID, COMPLETE_JOB_ID = JobId("failed"), JobId("complete")
+
+
+class NearChoice(click.Choice):  # type: ignore[type-arg]  # as above
+    """One of a few words; a slip of the finger is answered with what was meant. Codes are written large everywhere."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        for choice in self.choices:
+            if str(value).lower() == str(choice).lower():
+                return choice
+        close = difflib.get_close_matches(str(value).lower(), [str(choice).lower() for choice in self.choices], n=1)
+        meant = next((f": did you mean {choice}?" for choice in self.choices if str(choice).lower() in close), "")
+        names = ", ".join(map(str, self.choices))
+        return self.fail(f"{str(value)!r} is not one of {names}{meant}", parameter, context)
 
 
 def json_option(command: Command) -> Command:
@@ -105,5 +127,6 @@ def _plain(value: Any) -> Any:
 
 
 def complain(line: str) -> None:
-    """One line on stderr about one of several things; the command goes on."""
-    click.echo(line, err=True)
+    """One line on stderr about one of several things; the command goes on. On a terminal no word is torn apart."""
+    for piece in hang(line, 2, terminal_width(sys.stderr)):
+        click.echo(piece, err=True)

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from convertq.cli.words import duration, moment
+from convertq.cli.words import counted, duration, moment
 from convertq.worker.errors import Code
 
 Row = Mapping[str, Any]
 NOBODY = "no worker is running: start one with `convertq worker run`"
+#: jobs before this one that are counted; beyond it the exact number tells nobody anything
+COUNTED = 1000
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that the sentence depends on; `job` is a row of get_job, `hold` of get_hold."""
+    """Everything that the sentence depends on; `job` is a row of get_job, `hold` of get_prospects."""
 
     job: Row
     events: Sequence[Row]
     hold: Row
     needed: Sequence[Row] = field(default=())  # unfinished dependencies: id, status
     max_attempts: int = 3
+    heartbeat_timeout: float = 40
+    gateway_timeout: timedelta = timedelta(minutes=3)
+    held_here: str = ""  # why this host claims nothing
     has_source: bool = True
     has_result: bool = True
 
@@ -32,8 +37,14 @@ class Facts:
         return now
 
     @property
+    def most_attempts(self) -> int:
+        """What a file's trouble allows: it is tried once more, and no more."""
+        code = self.job["error_code"] or last_in_meta(self.events, "error_code")
+        return min(2, self.max_attempts) if code == Code.IO_ERROR else self.max_attempts
+
+    @property
     def attempts(self) -> str:
-        return f"attempt {self.job['attempt_count']} of {self.max_attempts}"
+        return f"attempt {self.job['attempt_count']} of {self.most_attempts}"
 
     def at(self, time: datetime) -> str:
         return moment(time, self.now)
@@ -56,13 +67,31 @@ def _uploaded(facts: Facts) -> str:
 def _queued(facts: Facts) -> str:
     if facts.hold["breaker"] != "closed":
         return _held(facts)
-    due, nobody = facts.job["retry_after"], facts.hold["active_servers"] == 0
+    due = facts.job["retry_after"]
     if due is not None and due > facts.now:
-        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.max_attempts}"
+        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.most_attempts}"
         sentence = f"waits for its retry at {facts.at(due)}, {next_attempt}: {last_error(facts.events)}"
-        return f"{sentence}; {NOBODY}" if nobody else sentence
+        return f"{sentence}{_nobody(facts)}"
     waited = duration(facts.now - (facts.job["queued_at"] or facts.job["created_at"]))
-    return f"queued for {waited}; {NOBODY if nobody else 'the next free worker takes it in its turn'}"
+    return f"queued for {waited}, {_place(facts)}{_nobody(facts) or '; the next free worker takes it in its turn'}"
+
+
+def _place(facts: Facts) -> str:
+    before = facts.hold["goes_first"]
+    if before == 0:
+        return "the first in the queue"
+    return f"{before} or more jobs before it" if before >= COUNTED else f"{counted(before, 'job')} before it"
+
+
+def _nobody(facts: Facts) -> str:
+    """Why no worker will come for it; empty where one will."""
+    if facts.hold["active_servers"] == 0:
+        return f"; {NOBODY}"
+    if facts.held_here and facts.hold["active_here"]:
+        others = facts.hold["active_servers"] > facts.hold["active_here"]
+        left = "others take it in its turn" if others else "`convertq doctor` has the remedy"
+        return f"; this host claims nothing: {facts.held_here}; {left}"
+    return ""
 
 
 def _held(facts: Facts) -> str:
@@ -80,18 +109,40 @@ def _processing(facts: Facts) -> str:
     job = facts.job
     since = f", since {facts.at(job['last_attempt_at'])}" if job["last_attempt_at"] else ""
     sentence = f"being converted by {job['leased_by']}, {facts.attempts}{since}"
-    if job["lease_expires_at"] < facts.now:
-        return f"{sentence}; its lease ran out at {facts.at(job['lease_expires_at'])}, so it is given back soon"
+    if loss := _loss(facts):
+        return f"was {sentence}; {loss}, {_taken_back(facts)}"
     if progress := job["progress"]:
-        return f"{sentence}: {progress['step']}, {progress['percent']}%"
+        sentence += f": {progress['step']}, {progress['percent']}%"
+    if job["last_attempt_at"]:
+        sentence += f"; the gateway has until {facts.at(job['last_attempt_at'] + facts.gateway_timeout)}"
     return sentence
+
+
+def _loss(facts: Facts) -> str:
+    """How the job's worker was lost; empty while there is no sign of it."""
+    job, silent = facts.job, facts.hold["holder_silent"]
+    if job["lease_expires_at"] < facts.now:
+        return f"its lease ran out at {facts.at(job['lease_expires_at'])}"
+    if facts.hold["holder_status"] in ("stopped", "dead"):
+        return f"that server is {facts.hold['holder_status']}"
+    if silent is not None and silent > facts.heartbeat_timeout:
+        return f"that server was last heard {duration(silent)} ago"
+    return ""
+
+
+def _taken_back(facts: Facts) -> str:
+    if facts.hold["active_servers"] == 0:
+        return f"and {NOBODY}"
+    return "so any worker gives it back soon, and `convertq reclaim` at once"
 
 
 def _complete(facts: Facts) -> str:
     job = facts.job
     done = f"complete since {facts.at(job['completed_at'])}"
-    if job["result_path"] is None or not facts.has_result:
+    if job["result_path"] is None:
         return f"{done}, but its result has expired: submit the file again"
+    if not facts.has_result:
+        return f"{done}, but its result is not in this host's RESULTS_DIR: name the right one, or submit the file again"
     kept = f", kept until {facts.at(job['expires_at'])}" if job["expires_at"] else ""
     return f"{done}{kept}: `convertq result {job['id']}`"
 
@@ -118,7 +169,8 @@ SENTENCES = {
 
 def last_error(events: Sequence[Row]) -> str:
     """Why the last attempt did not succeed; the row itself has it only once the job has failed."""
-    for event in reversed(events):
-        if message := event["meta"].get("error_message"):
-            return str(message)
-    return "the reason is no longer recorded"
+    return last_in_meta(events, "error_message") or "the reason is no longer recorded"
+
+
+def last_in_meta(events: Sequence[Row], name: str) -> str | None:
+    return next((str(event["meta"][name]) for event in reversed(events) if event["meta"].get(name)), None)

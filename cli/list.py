@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from convertq.cli.colours import STATUSES as COLOURS
+from convertq.cli.colours import painted
 from convertq.cli.completion import complete_code
-from convertq.cli.context import json_option, open_database, print_json_lines
+from convertq.cli.context import NearChoice, json_option, open_database, print_json_lines
 from convertq.cli.table import table, terminal_width
 from convertq.cli.words import duration, shown, size
 from convertq.worker.counters import STATUSES
@@ -27,13 +29,14 @@ Example:
   convertq list --owner cli --limit 10 --json
 """,
 )
-@click.option("--status", type=click.Choice(STATUSES), help="Only jobs in this status.")
+@click.option("--status", type=NearChoice(STATUSES), help="Only jobs in this status.")
 @click.option("--owner", help="Only jobs of this owner.")
 @click.option(
     "--code",
-    type=click.Choice(list(Code), case_sensitive=False),
+    type=NearChoice(list(Code)),
+    metavar="CODE",
     shell_complete=complete_code,
-    help="Only jobs that failed with this code.",
+    help="Only jobs that failed with this code, such as GW_5XX.",
 )
 @click.option("--limit", type=click.IntRange(1, 2**31 - 1), default=50, show_default=True, help="At most so many.")
 @json_option
@@ -45,7 +48,8 @@ def list_jobs(as_json: bool, **asked: Any) -> None:
         print_json_lines(rows)
         return
     listed = [cells(row) for row in rows]
-    for line in table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width()):
+    lines = table(HEADINGS, listed, elastic=ELASTIC, optional=OPTIONAL, width=terminal_width())
+    for line in painted(lines, [row["status"] for row in rows], COLOURS):
         click.echo(line)
 
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 from convertq.cli.exit_code import ExitCode, Stop, explain
+from convertq.cli.table import hang, terminal_width
 from convertq.cli.terminal import adapted, has_colours
 
 #: name -> where it is, and its line in the help; nothing is imported before it is used
@@ -50,6 +51,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        command.short_help = COMMANDS[name][1]  # for the shell's completion, which would cut the first sentence
         return command
 
     def resolve_command(
@@ -101,7 +103,8 @@ def _say(error: BaseException) -> int:
     code, lines = explain(error)
     with contextlib.suppress(OSError):
         for line in lines:
-            print(error_line(line), file=sys.stderr)
+            for piece in hang(error_line(line), 2, terminal_width(sys.stderr)):
+                print(piece, file=sys.stderr)
     if isinstance(error, BrokenPipeError):  # or the interpreter's last flush would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from uuid import UUID, uuid4
 
 import click
-from convertq.cli.context import JOB_ID, open_database, the_files
+from convertq.cli.context import COMPLETE_JOB_ID, open_database, the_files
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.worker.errors import Code
 from convertq.worker.files import discard, open_regular, sync
@@ -23,7 +23,7 @@ Example:
   convertq result 0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11 -o invoice.xml
 """
 )
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.argument("job_id", metavar="ID", type=COMPLETE_JOB_ID)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file, whole or not at all.")
 def result(job_id: UUID, output: Path | None) -> None:
     """Write a job's XML to stdout or to a file; counts as a download."""

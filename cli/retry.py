@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 from convertq.cli.completion import complete_code
-from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json, the_files
+from convertq.cli.context import FAILED_JOB_ID, NearChoice, complain, json_option, open_database, print_json, the_files
 from convertq.cli.exit_code import ExitCode
 from convertq.worker.db import Database
 from convertq.worker.errors import Code
@@ -24,13 +24,14 @@ Example:
   convertq retry --dead --owner cli
 """
 )
-@click.argument("ids", metavar="[ID...]", nargs=-1, type=JOB_ID)
+@click.argument("ids", metavar="[ID...]", nargs=-1, type=FAILED_JOB_ID)
 @click.option("--failed", is_flag=True, help="Every failed job.")
 @click.option(
     "--code",
-    type=click.Choice(list(Code), case_sensitive=False),
+    type=NearChoice(list(Code)),
+    metavar="CODE",
     shell_complete=complete_code,
-    help="Failed jobs with this code.",
+    help="Failed jobs with this code, such as GW_TIMEOUT.",
 )
 @click.option("--dead", is_flag=True, help="Failed jobs that were given up after their last attempt.")
 @click.option("--owner", help="Failed jobs of this owner.")

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from convertq.cli.colours import painted
 from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
-from convertq.cli.table import table, terminal_width
+from convertq.cli.table import hang, table, terminal_width
 from convertq.cli.words import counted, duration, shown
 from convertq.worker.stats import get_servers
 
@@ -60,12 +61,15 @@ def page(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         yield "no server has registered: start one with `convertq worker run`"
         return
-    heading, *lines = table(HEADINGS, [cells(server) for server in found], elastic=("SERVER",), width=terminal_width())
+    lines = table(HEADINGS, [cells(server) for server in found], elastic=("SERVER",), width=terminal_width())
+    heading, *rows = painted(lines, [server["status"] for server in found], COLOURS)
     yield heading
-    for server, line in zip(found, lines, strict=True):
-        colour = COLOURS.get(server["status"])
-        yield line.replace(server["status"], click.style(server["status"], fg=colour), 1) if colour else line
-        yield from (doing(job) for job in server["jobs"])
+    for server, row in zip(found, rows, strict=True):
+        yield row
+        for job in server["jobs"]:
+            slot = f"  {job['slot']:>3}  "
+            first, *rest = hang(doing(job), len(slot), terminal_width())
+            yield from (f"{slot}{first}", *rest)
 
 
 def cells(server: dict[str, Any]) -> tuple[str, ...]:
@@ -85,4 +89,4 @@ def cells(server: dict[str, Any]) -> tuple[str, ...]:
 def doing(job: dict[str, Any]) -> str:
     progress = f", {job['step']} {job['percent']}%" if job["step"] else ""
     late = ", its lease has run out" if job["lease_seconds"] < 0 else ""
-    return f"  {job['slot']:>3}  {job['job_id']}  try {job['attempt']}, {duration(job['seconds'] or 0)}{progress}{late}"
+    return f"{job['job_id']}  try {job['attempt']}, {duration(job['seconds'] or 0)}{progress}{late}"

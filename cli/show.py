@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import click
+from convertq.cli.colours import EVENTS, STATUSES, paint
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
+from convertq.cli.event_words import details
 from convertq.cli.exit_code import ExitCode, Stop
-from convertq.cli.explain import Facts, explain_job
+from convertq.cli.explain import COUNTED, Facts, explain_job
 from convertq.cli.table import GAP, hang, table, terminal_width
 from convertq.cli.words import duration, moment, shown, size
+from convertq.worker.config import Config
 from convertq.worker.db import Database
 from convertq.worker.files import is_regular
+from convertq.worker.hold import reason_to_hold
+from psycopg.rows import DictRow
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 LEFT_OUT = ("now", "progress", "waits_for", "id", "status")
@@ -44,27 +50,43 @@ def gather(database: Database, job_id: UUID) -> Facts:
     job = database.one("get_job", id=job_id)
     if job is None:
         raise Stop(ExitCode.NO_SUCH_JOB, f"{job_id}: no such job")
-    files = the_files()
+    files, config = the_files(), configuration()
     return Facts(
         job=job,
         events=database.run("list_events", id=job_id),
-        hold=database.run("get_hold")[0],
+        hold=prospects(database, config, job_id),
         needed=database.run("get_statuses", ids=job["waits_for"]) if job["waits_for"] else (),
-        max_attempts=configuration().retry_max_attempts,
+        max_attempts=config.retry_max_attempts,
+        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
+        held_here=reason_to_hold(config),
         has_source=is_regular(files.source(job_id)),
         has_result=is_regular(files.result(job_id)),
     )
 
 
+def prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
+    """A job is never deleted: one that was just read is still there."""
+    return database.run(
+        "get_prospects",
+        id=job_id,
+        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        hostname=socket.gethostname(),
+        at_most=COUNTED,
+    )[0]
+
+
 def page(facts: Facts) -> Iterator[str]:
-    yield f"job {facts.job['id']}: {facts.job['status']}"
+    status = facts.job["status"]
+    yield f"job {facts.job['id']}: {click.style(status, fg=STATUSES.get(status), bold=True)}"
     yield from hang(shown(explain_job(facts)), 0, terminal_width())
     yield ""
     known = [(name, value) for name, value in facts.job.items() if value is not None and name not in LEFT_OUT]
+    known += [("progress", in_words(facts.job["progress"], facts.now))] if facts.job["progress"] else []
     room = max(len(name) for name, _ in known)
     for name, value in known:
         lines = hang(written(name, value, facts.now), room + 4, terminal_width())
-        yield f"  {name:<{room}}  {next(lines)}"
+        yield f"  {click.style(f'{name:<{room}}', dim=True)}  {next(lines)}"
         yield from lines
     yield ""
     yield from timeline(facts.events, facts.now)
@@ -83,14 +105,25 @@ def written(name: str, value: Any, now: datetime) -> str:
     return shown(str(value))
 
 
+def in_words(progress: Mapping[str, Any], now: datetime) -> str:
+    """As JSON brings it: its time is text."""
+    done, total = progress["bytes_done"], progress["bytes_total"]
+    parts = [f"{progress['step']} {progress['percent']}%", f"{size(done)} of {size(total)}" if done and total else ""]
+    ago = duration(now - datetime.fromisoformat(progress["updated_at"]))
+    return ", ".join(part for part in [*parts, progress["message"], f"{ago} ago"] if part)
+
+
 def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
     """Each event with the time since the one before: where a job spent its life is seen at once."""
     rows, before = [], None
     for event in events:
         since = f"+{duration(event['at'] - before)}" if before else ""
-        rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"])))
+        rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"], now)))
         before = event["at"]
-    yield from table(TIMELINE, list(hanging(rows, terminal_width())))
+    cells = list(hanging(rows, terminal_width()))
+    heading, *lines = table(TIMELINE, cells)
+    yield click.style(heading, dim=True)
+    yield from (paint(line, row[2], EVENTS) for line, row in zip(lines, cells, strict=True))
 
 
 def hanging(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[Sequence[str]]:
@@ -100,7 +133,3 @@ def hanging(rows: Sequence[Sequence[str]], width: int | None) -> Iterator[Sequen
         first, *rest = hang(last, 0, width and max(20, width - taken))
         yield *cells, first
         yield from (("", "", "", line) for line in rest)
-
-
-def details(meta: dict[str, Any]) -> str:
-    return shown(", ".join(f"{name} {value}" for name, value in meta.items()))

@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 from convertq.cli.breaker import summary
+from convertq.cli.colours import STATUSES as COLOURS
 from convertq.cli.context import configuration, json_option, open_database, print_json
-from convertq.cli.words import counted, duration
+from convertq.cli.words import counted, duration, precise
 
 ERRORS_A_LINE = 4
-COLOURS = {"failed": "red", "processing": "cyan", "complete": "green"}
 
 
 @click.command(
@@ -78,11 +78,6 @@ def gateway(times: dict[str, Any]) -> Iterator[str]:
         return
     shown = "   ".join(f"{name} {precise(times[name])}" for name in ("p50", "p95", "p99"))
     yield f"gateway     {shown}   (last {counted(times['calls'], 'call')})"
-
-
-def precise(seconds: float) -> str:
-    """A gateway's time matters to the tenth of a second."""
-    return f"{seconds:.1f}s" if 1 <= seconds < 60 else duration(seconds)
 
 
 def errors(by_code: dict[str, int]) -> Iterator[str]:

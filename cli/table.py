@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
+from typing import TextIO
 
 GAP = "  "
 NARROWEST, READABLE = 6, 16
 
 
-def terminal_width() -> int | None:
-    """None: not a terminal, so there is no edge."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Of stdout unless another is named. None: not a terminal, so there is no edge."""
+    if stream is None:
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return (os.get_terminal_size(stream.fileno()).columns or 80) if stream.isatty() else None
 
 
 def table(

@@ -10,6 +10,8 @@ import click
 from convertq.cli.context import APPLICATION_NAME, configuration, json_option, open_database, print_json
 from convertq.cli.table import terminal_width
 
+MINUTES = 60  # in the graphs of a single frame
+
 
 @click.command(
     epilog="""\b
@@ -52,18 +54,19 @@ def print_once(as_json: bool) -> None:
     from convertq.cli.terminal import has_colours
     from convertq.cli.top_graph import knows_unicode
     from convertq.cli.top_screen import fitted, page
-    from convertq.cli.top_snapshot import as_document, take_snapshot
+    from convertq.cli.top_snapshot import as_document, last_minutes, take_snapshot
     from convertq.cli.top_view import View
     from rich.console import Console
 
     with open_database() as database:
         snapshot = take_snapshot(database, configuration())
+        minutes = [] if as_json else last_minutes(database, MINUTES)
     if as_json:
         print_json(as_document(snapshot))
         return
     width, unicode = terminal_width(), knows_unicode(sys.stdout.encoding, os.environ)
     console = Console(highlight=False, no_color=not has_colours())
-    for line in page(View(snapshot, where=configuration().database.shown), width):
+    for line in page(View(snapshot, where=configuration().database.shown, minutes=minutes), width):
         console.print(fitted(line, width, unicode=unicode), soft_wrap=True)
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 EDGE = 80  # a heading's width where there is no edge
 WIDE = 120  # columns from which on whole ids and the names of files fit
 COLOURS = {**servers.COLOURS, "failed": "red", "retrying": "yellow"}
+GONE = ("dead", "stopped")
 NO_ERRORS = {
     "all": "no job has failed or waits for a retry",
     "failed": "no job has failed",
@@ -110,6 +111,8 @@ def _worker(job: Row, width: int | None) -> Sequence[str]:
 def _progress(job: Row) -> str:
     if job["lease_seconds"] < 0:
         return "its lease has run out"
+    if job["server_status"] in GONE:
+        return f"its server is {job['server_status']}"
     if not job["step"]:
         return "-"
     return f"{'█' * (job['percent'] // 10):─<10} {job['percent']:>3}% {job['step']}"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 HANDLED = (*ENDS, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 NEXT = dict(zip(ERROR_STATES, [*list(ERROR_STATES)[1:], next(iter(ERROR_STATES))], strict=True))
-Draw = Callable[["list[Text]"], None]
+Compose = Callable[[int, int], "list[Text]"]  # a screen of this width and height
+Draw = Callable[[Compose], None]
 
 
 class Live:
@@ -66,8 +67,10 @@ class Live:
                     return None
 
     def _draw(self, draw: Draw) -> None:
-        width, height = terminal_size()
-        draw([fitted(line, width, unicode=self._unicode) for line in screen(self._view, width, height)])
+        draw(self._compose)
+
+    def _compose(self, width: int, height: int) -> list[Text]:
+        return [fitted(line, width, unicode=self._unicode) for line in screen(self._view, width, height)]
 
     def _hear(self, news: News) -> None:
         match news:
@@ -120,12 +123,14 @@ def drawing() -> Iterator[Draw]:
     """How to show a screen: on the alternate one, or, where a terminal has none, each below the one before."""
     console = Console(force_terminal=True, no_color=not has_colours())
     if console.is_dumb_terminal:
-        yield lambda lines: print("\n".join(plain(lines[1:])), flush=True)  # the cursor takes the last line
+        yield draw_below
         return
     with console.screen(hide_cursor=True) as alternate:
 
-        def draw(lines: list[Text]) -> None:
-            console.size = ConsoleDimensions(*terminal_size())
+        def draw(compose: Compose) -> None:
+            width, height = terminal_size()
+            lines = compose(width, height)
+            console.size = ConsoleDimensions(width, height)
             with console:  # one write, or it would flicker
                 console.control(Control.home())
                 alternate.update(Group(*lines))
@@ -134,6 +139,12 @@ def drawing() -> Iterator[Draw]:
             yield draw
         finally:
             console.clear()  # some terminals that were resized would leave rows of it on the other screen
+
+
+def draw_below(compose: Compose) -> None:
+    """A line less: the cursor takes the last one, and the first has the word of trouble."""
+    width, height = terminal_size()
+    print("\n".join(plain(compose(width, height - 1))), flush=True)
 
 
 def terminal_size() -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from convertq.cli.breaker import COLOURS, in_words, next_probe
 from convertq.cli.table import columns, cut
-from convertq.cli.top_graph import in_ascii
+from convertq.cli.top_graph import in_ascii, sparkline
 from convertq.cli.top_lists import lists
 from convertq.cli.top_snapshot import STATUSES, Row, Snapshot
 from convertq.cli.top_view import View
@@ -15,13 +15,14 @@ from rich.text import Text
 
 KEYS = "q quit   ↑↓ j k select   r retry   f filter   ? help"
 HELP = "r: queue the selected failed job again   f: all, failed, retrying   ^L: redraw"
+NAME_ROOM = len("unfinished ")
 JOBS = {"failed": "red", "processing": "cyan"}
 
 
 def page(view: View, width: int | None) -> list[Text]:
     """One frame for `--once`, with every row; without a width nothing is cut."""
     pace = Text(f"throughput: {view.snapshot.rate:.1f} a second")
-    return [*_head(view, width), pace, *lists(view, width, None)]
+    return [*_head(view, width), pace, *_last_hour(view, width), *lists(view, width, None)]
 
 
 def screen(view: View, width: int, height: int) -> list[Text]:
@@ -92,6 +93,19 @@ def _graphs(view: View, width: int) -> list[Text]:
         Text("queued ").append(view.queued.graph(room), style="yellow").append(after[0]),
         Text("done/s ").append(view.rate.graph(room), style="green").append(after[1]),
     ]
+
+
+def _last_hour(view: View, width: int | None) -> list[Text]:
+    """By the minute, from the database. What fits of it, the newest at the right."""
+    if not view.minutes:
+        return []
+    lines = []
+    for name, column, style in (("unfinished", "depth", "yellow"), ("done/min", "completed", "green")):
+        values = [float(minute[column]) for minute in view.minutes]
+        after = f" {values[-1]:,.0f}, peak {max(values):,.0f} in {len(values)} min"
+        room = len(values) if width is None else max(1, width - NAME_ROOM - len(after))
+        lines.append(Text(f"{name:<{NAME_ROOM}}").append(sparkline(values)[-room:], style=style).append(after))
+    return lines
 
 
 # -- the foot --

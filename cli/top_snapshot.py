@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from convertq.web.history import depth_at_the_end
 from convertq.worker.config import Config
 from convertq.worker.counters import Counters
 from convertq.worker.db import Database
@@ -43,7 +44,9 @@ class Snapshot:
     def workers(self) -> list[Row]:
         """Those with a job: the job, and the name of the worker."""
         return [
-            {**job, "worker": worker(server["id"], job["slot"])} for server in self.servers for job in server["jobs"]
+            {**job, "worker": worker(server["id"], job["slot"]), "server_status": server["status"]}
+            for server in self.servers
+            for job in server["jobs"]
         ]
 
     @property
@@ -76,6 +79,13 @@ def take_snapshot(database: Database, config: Config, shows: str = "all") -> Sna
         servers=[server for server in get_servers(database, config) if is_of_interest(server)],
         errors=database.run("list_last_errors", states=ERROR_STATES[shows], limit=ERRORS),
     )
+
+
+def last_minutes(database: Database, minutes: int) -> list[Row]:
+    """The present one last: `completed`, and the `depth` at its end."""
+    counted = database.run("count_minutes", minutes=minutes)
+    depths = depth_at_the_end(database, counted, minutes)
+    return [{**row, "depth": depths[row["at"]]} for row in counted]
 
 
 def is_of_interest(server: Row) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from convertq.cli.top_graph import History
-from convertq.cli.top_snapshot import Snapshot, Trouble
+from convertq.cli.top_snapshot import Row, Snapshot, Trouble
 
 
 @dataclass
@@ -20,6 +21,7 @@ class View:
     message: str = ""  # the answer to the last key
     trouble: Trouble | None = None
     helps: bool = False
+    minutes: Sequence[Row] = ()  # the last ones, for a frame that has no samples: completed, depth
     queued: History = field(default_factory=History)
     rate: History = field(default_factory=History)
 

@@ -10,8 +10,10 @@ from uuid import UUID
 import click
 from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json
 from convertq.cli.exit_code import ExitCode
+from convertq.cli.explain import explain_job
+from convertq.cli.show import gather
 from convertq.cli.waiting import TERMINAL, verdict, wait_for_jobs
-from convertq.cli.words import counted
+from convertq.cli.words import counted, shown
 
 
 @click.command(
@@ -31,11 +33,15 @@ def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
     at_once = not sys.stderr.isatty()
     with open_database() as database:
         rows = wait_for_jobs(database, wanted, timeout, lambda row: tell(row, as_json) if at_once else None)
+        late = [row["id"] for row in rows.values() if row["status"] not in TERMINAL]
+        reasons = {job_id: explain_job(gather(database, job_id)) for job_id in late}
     for row in rows.values():
         if not at_once or row["status"] not in TERMINAL:
             tell(row, as_json)
-    if unfinished := sum(row["status"] not in TERMINAL for row in rows.values()):
-        complain(f"convertq: {counted(unfinished, 'job')} not finished within {timeout:g} s")
+    for job_id, reason in reasons.items():
+        complain(f"{job_id}: {shown(reason)}")
+    if reasons:
+        complain(f"convertq: {counted(len(reasons), 'job')} not finished within {timeout:g} s")
     return max(verdict(list(rows.values())), complain_of_unknown(wanted, rows))
 
 

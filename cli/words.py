@@ -31,6 +31,11 @@ def duration(span: timedelta | float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
 
 
+def precise(seconds: float) -> str:
+    """As a duration; but a gateway's time matters to the tenth of a second."""
+    return f"{seconds:.1f}s" if 1 <= seconds < 60 else duration(seconds)
+
+
 def size(count: int) -> str:
     """`512 B`, `1.2 MB`; decimal, as disks and uploads are measured."""
     number, unit = float(count), 0

@@ -2,57 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from convertq.worker.config import Config
 from convertq.worker.counters import STATUSES, Counters
 from convertq.worker.db import Database
 from convertq.worker.errors import Code
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 #: answers to a request, not ends of a job
 NEVER_OF_A_JOB = (Code.NOT_READY, Code.EXPIRED, Code.FORBIDDEN)
 #: s; upper bounds, as count_events in sql/migrations sorts the calls
 BUCKETS = ("0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "30.0", "60.0", "120.0", "+Inf")
+Labels = Mapping[str, str]
+Sample = tuple[str, Labels, float]
+IN_A_LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+@dataclass(frozen=True)
+class Family:
+    """One metric: its samples have their whole names."""
+
+    name: str
+    kind: str
+    about: str
+    samples: tuple[Sample, ...]
 
 
 def metrics_text(database: Database, config: Config) -> bytes:
-    return generate_latest(registry_of(DatabaseCollector(database, config)))
+    """The text format. Not by prometheus_client: its import alone takes a command longer than the answer does."""
+    return "".join(line for family in collect(database, config) for line in _written(family)).encode()
 
 
-def registry_of(collector: Collector) -> CollectorRegistry:
-    """Without prometheus_client's own metrics of this process, which say nothing about the queue."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    return registry
+def _written(family: Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.about}\n"
+    yield f"# TYPE {family.name} {family.kind}\n"
+    for name, labels, value in family.samples:
+        pairs = ",".join(f'{label}="{text.translate(IN_A_LABEL)}"' for label, text in labels.items())
+        yield f"{name}{{{pairs}}} {float(value)!r}\n" if pairs else f"{name} {float(value)!r}\n"
 
 
-class DatabaseCollector(Collector):
-    def __init__(self, database: Database, config: Config) -> None:
-        self._database, self._config = database, config
-
-    def describe(self) -> list[Metric]:
-        return []  # so that registering it asks the database nothing
-
-    def collect(self) -> Iterator[Metric]:
-        """All is asked before the first word: a scrape is whole or fails."""
-        breaker = self._database.run("get_breaker", window=self._config.circuit_window)[0]
-        age = self._database.run("get_queue_age")[0]["seconds"]
-        rows = self._database.run("count_servers", heartbeat_timeout=self._config.worker_heartbeat_timeout_sec)
-        servers = {row["status"]: row["servers"] for row in rows}
-        counters = Counters(self._database)
-        yield from _jobs(counters)
-        yield _gauge("oldest_queued_seconds", "How long the first of the queue has waited; 0: it is empty", age or 0)
-        yield _gateway_duration(counters)
-        yield _gauge("breaker_open", "1 while the breaker holds the queue", int(breaker["state"] != "closed"))
-        yield _counter("breaker_open_seconds", "How long the breaker was open, in all", breaker["open_seconds_total"])
-        yield _gauges("servers", "Supervisors by status; a silent one is dead", "status", servers)
+def collect(database: Database, config: Config) -> list[Family]:
+    breaker = database.run("get_breaker", window=config.circuit_window)[0]
+    age = database.run("get_queue_age")[0]["seconds"]
+    rows = database.run("count_servers", heartbeat_timeout=config.worker_heartbeat_timeout_sec)
+    servers = {row["status"]: row["servers"] for row in rows}
+    counters = Counters(database)
+    return [
+        *_jobs(counters),
+        _gauge("oldest_queued_seconds", "How long the first of the queue has waited; 0: it is empty", age or 0),
+        _gateway_duration(counters),
+        _gauge("breaker_open", "1 while the breaker holds the queue", int(breaker["state"] != "closed")),
+        _counter("breaker_open_seconds", "How long the breaker was open, in all", breaker["open_seconds_total"]),
+        _gauges("servers", "Supervisors by status; a silent one is dead", "status", servers),
+    ]
 
 
-def _jobs(counters: Counters) -> Iterator[Metric]:
+def _jobs(counters: Counters) -> Iterator[Family]:
     by_status = {status: counters("jobs", status) for status in STATUSES}
     failed = {str(code): 0 for code in Code if code not in NEVER_OF_A_JOB} | counters.by_label("jobs_failed")
     yield _gauges("jobs", "Jobs by status", "status", by_status)
@@ -62,35 +68,31 @@ def _jobs(counters: Counters) -> Iterator[Metric]:
     yield _counter("retries", "Attempts that failed and were scheduled again", counters("retries"))
 
 
-def _gateway_duration(counters: Counters) -> HistogramMetricFamily:
-    so_far, buckets = 0, []
+def _gateway_duration(counters: Counters) -> Family:
+    name, so_far = "convertq_gateway_duration_seconds", 0
+    samples: list[Sample] = []
     for bound in BUCKETS:
         so_far += counters("gateway_calls", bound)
-        buckets.append((bound, so_far))
-    about = "How long gateway calls took, failed ones included"
-    return HistogramMetricFamily(
-        "convertq_gateway_duration_seconds", about, buckets=buckets, sum_value=counters("gateway_ms") / 1000
-    )
+        samples.append((f"{name}_bucket", {"le": bound}, so_far))
+    samples += [(f"{name}_count", {}, so_far), (f"{name}_sum", {}, counters("gateway_ms") / 1000)]
+    return Family(name, "histogram", "How long gateway calls took, failed ones included", tuple(samples))
 
 
-def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"convertq_{name}", about, value=value)
+def _gauge(name: str, about: str, value: float) -> Family:
+    return Family(f"convertq_{name}", "gauge", about, ((f"convertq_{name}", {}, value),))
 
 
-def _gauges(name: str, about: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"convertq_{name}", about, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+def _gauges(name: str, about: str, label: str, values: Mapping[str, float]) -> Family:
+    return Family(f"convertq_{name}", "gauge", about, _labelled(f"convertq_{name}", label, values))
 
 
-def _counter(name: str, about: str, value: float) -> CounterMetricFamily:
-    """prometheus_client appends `_total`."""
-    return CounterMetricFamily(f"convertq_{name}", about, value=value)
+def _counter(name: str, about: str, value: float) -> Family:
+    return Family(f"convertq_{name}_total", "counter", about, ((f"convertq_{name}_total", {}, value),))
 
 
-def _counters(name: str, about: str, label: str, values: dict[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"convertq_{name}", about, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+def _counters(name: str, about: str, label: str, values: Mapping[str, float]) -> Family:
+    return Family(f"convertq_{name}_total", "counter", about, _labelled(f"convertq_{name}_total", label, values))
+
+
+def _labelled(name: str, label: str, values: Mapping[str, float]) -> tuple[Sample, ...]:
+    return tuple((name, {label: key}, value) for key, value in values.items())

@@ -20,8 +20,8 @@ from convertq.worker.db import application_name
 from convertq.worker.errors import one_line
 from convertq.worker.link import TROUBLE, Link
 from convertq.worker.log import Log
-from convertq.worker.metrics import DatabaseCollector, registry_of
-from prometheus_client import make_wsgi_app
+from convertq.worker.metrics import Family, collect
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -40,6 +40,22 @@ def serve_metrics(config: Config, server_id: str) -> None:
     log = Log(config, server_id, f"{server_id}/metrics")
     app = make_app(ScrapedCollector(config, log, server_id))
     _listen(config, server_id, app).serve_forever()
+
+
+def registry_of(collector: Collector) -> CollectorRegistry:
+    """Without prometheus_client's own metrics of this process, which say nothing about the queue."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry
+
+
+def as_metric(family: Family) -> Metric:
+    """prometheus_client names a counter without its `_total`."""
+    name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
+    metric = Metric(name, family.about, family.kind)
+    for sample, labels, value in family.samples:
+        metric.add_sample(sample, dict(labels), value)
+    return metric
 
 
 def make_app(collector: Collector) -> App:
@@ -65,14 +81,14 @@ class ScrapedCollector(Collector):
         self._link = Link(config.database, log, lambda: application_name(f"{server_id}/metrics"))
 
     def describe(self) -> list[Metric]:
-        return []
+        return []  # so that registering it asks the database nothing
 
     def collect(self) -> Iterator[Metric]:
         with self._turn:
             try:
                 database = self._link.open()
                 fold_counters(database)
-                metrics = list(DatabaseCollector(database, self._config).collect())
+                metrics = [as_metric(family) for family in collect(database, self._config)]
                 self._link.works()
                 yield from metrics
             except TROUBLE as error:

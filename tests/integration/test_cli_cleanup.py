@@ -373,7 +373,7 @@ def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(
     job_id = with_source(conn, files, "failed")
     refused = cleanup(UPLOADS_DIR=tmp_path / "missing")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "missing: no such file or directory" in refused.stderr
+    assert "missing is not there: is its share mounted?" in refused.stderr
     assert row_of(conn, job_id)["upload_path"]
 
 

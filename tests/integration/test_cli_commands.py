@@ -132,6 +132,8 @@ def test_wait_ends_at_its_timeout(cli: Cli, conn: Conn) -> None:
     job_id = insert_job(conn)
     late = cli("wait", job_id, "--timeout", "0.1")
     assert (late.returncode, late.stdout) == (1, f"{job_id} queued\n")
+    assert late.stderr.startswith(f"{job_id}: queued for ")
+    assert "no worker is running" in late.stderr
 
 
 def test_wait_sees_a_job_finish(conn: Conn, dirs: Dirs, environment: Environment, supervisor: Supervisor) -> None:

@@ -77,3 +77,9 @@ def test_every_problem_is_said_with_exit_code_78_and_the_rest_is_shown() -> None
 def test_a_value_cannot_forge_a_line() -> None:
     done = run_convertq("config", environment=BASE | {"LOG_FILE": "/x\nLOG_LEVEL  DEBUG"})
     assert len(done.stdout.splitlines()) == 1 + len(SETTINGS)
+
+
+def test_a_wrong_setting_is_marked_in_its_line() -> None:
+    done = run_convertq("config", environment={"DATABASE_URL": "postgresql://h/x", "WORKER_CONCURRENCY": "0"})
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("WORKER_CONCURRENCY")]
+    assert line.split(maxsplit=2) == ["WORKER_CONCURRENCY", "0", "environment, wrong"]

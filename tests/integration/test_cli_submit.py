@@ -157,7 +157,8 @@ def test_wait_shows_a_bar_on_a_terminal_and_keeps_stdout_for_the_ids(
     os.close(screen)
     assert done.returncode == 0
     assert UUID(done.stdout.decode().strip())
-    assert "100%" in drawn
+    assert "100%  1 of 1" in drawn
+    assert "\x1b" not in drawn  # nothing that a terminal must know
 
 
 def test_a_directory_that_cannot_be_made_is_bad_configuration(environment: Environment, pdf: Path) -> None:

@@ -276,6 +276,7 @@ def test_a_dumb_terminal_gets_text_without_any_escape_sequence(conn: Conn, dirs:
     job_id = failed_job(conn, dirs)
     terminal = top(TERM="dumb")
     eventually(lambda: terminal.written.count("q quit") > 1, what="two screens, one below the other")
+    assert terminal.written.count("convertq top") > 1  # the first line, where trouble would stand
     terminal.type("j")
     eventually(lambda: f"> {short(job_id)}" in terminal.written, what="the selection")
     terminal.type("q")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from convertq.worker.checks import plans, queue
+from convertq.worker.checks.finding import Limits
 
 from tests.conftest import Dirs
 from tests.findings import BAD, OK, WARN, LookAt, find, state_of
@@ -89,6 +90,16 @@ def test_sources(look_at: LookAt, conn: Conn, dirs: Dirs) -> None:
     job_id = insert_job(conn)
     [finding] = find(queue.check_sources, look_at())
     assert (finding.state, finding.what) == (BAD, f"1 queued without a source, such as {job_id}")
+
+
+def test_of_a_long_queue_those_that_come_next_are_looked_at_as_well_as_the_newest(
+    look_at: LookAt, conn: Conn, dirs: Dirs
+) -> None:
+    first = insert_job(conn, created_at="yesterday")
+    for _ in range(3):
+        queued_job(conn, dirs)
+    [finding] = find(queue.check_sources, look_at(Limits(sample=1)))
+    assert (finding.state, finding.what) == (BAD, f"1 queued without a source, such as {first}")
 
 
 def test_results(look_at: LookAt, conn: Conn, dirs: Dirs) -> None:

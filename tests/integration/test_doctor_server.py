@@ -84,8 +84,12 @@ def test_connections(look_at: LookAt, environment: Environment) -> None:
     with EmbeddedPostgres(settings=few) as postgres:
         migrate(postgres.url())
         code, found = doctor(environment(DATABASE_URL=postgres.url()))
-    assert (code, found["connections"]["state"]) == (1, "bad")
-    assert found["connections"]["what"] == "1 of 2 connections are free, convertq has 1"
+        assert (code, found["connections"]["state"]) == (1, "bad")
+        assert found["connections"]["what"] == "1 of 2 connections are free, convertq has 1"
+        url = f"{postgres.url()}&application_name=reports"
+        with psycopg.connect(url), psycopg.connect(url):
+            _, found = doctor(environment(DATABASE_URL=postgres.url()))
+    assert found["connections"]["what"] == "0 of 2 connections are free, convertq has 1, reports has 2"
 
 
 def test_autovacuum(environment: Environment) -> None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 from convertq.cli.embedded import EmbeddedPostgres, free_port
+from convertq.worker.config import read_config
 from convertq.worker.errors import Code, Failure
+from convertq.worker.metrics import collect, metrics_text
+from convertq.worker.metrics_server import as_metric, registry_of
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from tests import jobs as make
 from tests.conftest import Convertq, Dirs, Environment, Supervisor
 from tests.jobs import Conn
-from tests.processes import Process, pids, run
+from tests.processes import CONSOLE_SCRIPT, Process, pids, run
 from tests.unit.test_monitoring_files import METRICS
 from tests.waiting import eventually
 
@@ -143,6 +152,43 @@ def test_who_may_only_read_gets_the_same_numbers(conn: Conn, environment: Enviro
     make.insert_job(conn)
     read_only = f"{database_url}&options=-c%20default_transaction_read_only%3Don"
     assert printed(environment, DATABASE_URL=read_only)['convertq_jobs{status="queued"}'] == 1
+
+
+def test_the_command_and_a_scrape_write_the_same(conn: Conn, environment: Environment) -> None:
+    """The command writes the text by itself, for the sake of its start; METRICS_PORT by prometheus_client."""
+    make.insert_job(conn, "failed", error_code='x"} 7\nwith \\ and "quotes"')
+    make.complete(conn, make.claimed(conn), gateway_status=200, gateway_ms=1_234_567)
+    config, queue = read_config(environment()), make.database(conn)
+    ours = metrics_text(queue, config).decode()
+    theirs = generate_latest(registry_of(Collected([as_metric(family) for family in collect(queue, config)]))).decode()
+    assert list(text_string_to_metric_families(ours)) == list(text_string_to_metric_families(theirs))
+    assert [line for line in ours.splitlines() if line[0] == "#"] == [
+        line for line in theirs.splitlines() if line[0] == "#"
+    ]
+
+
+class Collected(Collector):
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._metrics
+
+
+def test_promtool_accepts_what_is_printed(environment: Environment) -> None:
+    if not (promtool := shutil.which("promtool")):
+        pytest.skip("promtool is not on PATH: apt-get install prometheus")
+    text = run("metrics", environment=environment()).stdout
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_command_does_not_import_what_it_does_not_need(environment: Environment) -> None:
+    asked = [sys.executable, "-X", "importtime", CONSOLE_SCRIPT, "metrics"]
+    done = subprocess.run(asked, env=environment(), capture_output=True, text=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "psycopg" in imported
+    assert imported.isdisjoint({"prometheus_client", "requests", "rich", "flask", "curses"})
 
 
 # -- the file --

@@ -114,6 +114,10 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "list_session_jobs": (PAGE, {"jobs_by_owner", "jobs_by_owner_and_status", "job_events_by_job"}),
     "get_session_job": ({"id": UUID(int=1)}, {"jobs_pkey", "job_events_by_job"}),
     "count_active_jobs": ({"owner": "owner 7"}, {"jobs_by_owner_and_status"}),
+    "get_prospects": (
+        {"id": UUID(int=1), "heartbeat_timeout": 40, "hostname": "host", "at_most": 1000},
+        {"jobs_claimable", "jobs_pkey"},
+    ),
     "trip_breaker": (
         {"window": 20, "threshold": 0.5, "cooldown_ms": 1},
         {"job_events_gateway_calls", "job_events_pkey"},
@@ -187,6 +191,18 @@ def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn) -> None:
     found = list(nodes(explain(conn, "claim_job", "force_generic_plan")))
     assert "jobs_claimable" in {node.get("Index Name") for node in found}
     assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
+
+
+@pytest.mark.parametrize("place", [0, 49_000])
+def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: int) -> None:
+    """For the first, none is before it; for the last, the count ends at its bound."""
+    queue = (
+        "SELECT id FROM jobs WHERE status = 'queued' AND retry_after IS NULL ORDER BY -priority::bigint, created_at, id"
+    )
+    job_id = one(conn, f"{queue} OFFSET {place} LIMIT 1")["id"]
+    given = {**HOT["get_prospects"][0], "id": job_id}
+    plan = explain(conn, "get_prospects", "force_generic_plan", ", ANALYZE, BUFFERS", given)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1500
 
 
 @pytest.mark.parametrize(

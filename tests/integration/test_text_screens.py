@@ -30,7 +30,14 @@ def commands(conn: Conn, dirs: Dirs) -> list[list[str]]:
     retry_later(conn, waiting)
     failed = claimed(conn, original_filename="\x1b[31mred.pdf")
     assert fail(conn, failed, Failure(Code.GW_4XX, LONG, called=True, gateway_ms=1234))
-    shows = [["show", str(job.id)] for job in (waiting, failed)]
+    late = claimed(conn)
+    conn.execute("UPDATE jobs SET lease_expires_at = now() - interval '1 h' WHERE id = %s", [late.id])
+    conn.execute("INSERT INTO job_progress (job_id, step, percent) VALUES (%s, 'converting', 50)", [late.id])
+    conn.execute(
+        "UPDATE circuit_breaker SET state = 'half_open', opened_at = now(), probe_after = now(), probe_by = %s",
+        [f"{'h' * 60}:1:aaaa/1"],
+    )
+    shows = [["show", str(job.id)] for job in (waiting, failed, late)]
     return [["stats"], ["list"], *shows, ["servers"], ["breaker"], ["doctor"], ["top", "--once"]]
 
 
@@ -72,6 +79,33 @@ def test_every_screen_is_whole_and_fits_its_terminal(
     assert "GW_4XX" in next(line for line in seen.splitlines() if " failed " in line)  # of the list
     assert bool(COLOUR.search(coloured)) == (not overrides)
     assert seen.isascii() == ("LANG" in overrides)
+
+
+def test_each_screen_has_colours_of_its_own(on_screen: Screens) -> None:
+    """Where the eye should go: a status in the list, in the head of a job, in its timeline, in the servers."""
+    _, _, coloured = on_screen(80, 24)
+    lines = coloured.splitlines()
+    assert any(re.search(r"[0-9a-f-]{36}  \x1b\[31mfailed", line) for line in lines)
+    assert any(re.search(r"job [0-9a-f-]{36}: \x1b\[1m(\x1b\[)?.*31mfailed", line) for line in lines)
+    assert any(re.search(r"\d\d:\d\d:\d\d .*\x1b\[33mretry", line) for line in lines)
+    assert any("host:1:aaaa" in line and "\x1b[32mactive" in line for line in lines)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
+def test_whoever_waits_sees_why_and_no_word_is_torn(
+    tmux: Callable[..., str], conn: Conn, environment: Environment, width: int, height: int
+) -> None:
+    job_id = insert_job(conn)
+    conn.execute("UPDATE circuit_breaker SET state = 'open', by_hand = true, opened_at = now()")
+    variables = [f"{name}={value}" for name, value in environment(**UTF8).items()]
+    command = shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, "wait", str(job_id), "--timeout", "2"])
+    tmux("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo all done; cat")
+    eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), 30, "the bar")
+    eventually(lambda: "all done" in tmux("capture-pane", "-p"), 30, "the end")
+    seen, joined = tmux("capture-pane", "-p"), tmux("capture-pane", "-p", "-J")
+    assert [line.rstrip() for line in joined.splitlines()] == [line.rstrip() for line in seen.splitlines()]
+    assert f"{job_id}: held: the breaker was opened by hand at" in seen
+    assert "`convertq breaker close`" in " ".join(seen.split())
 
 
 def test_in_a_pipe_nothing_is_cut_or_replaced(conn: Conn, environment: Environment) -> None:

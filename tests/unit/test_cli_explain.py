@@ -17,7 +17,10 @@ JOB = {
     "completed_at": None, "expires_at": None, "result_path": None, "upload_path": "x", "progress": None,
     "error_code": None, "error_message": None, "dead_letter": False,
 }  # fmt: skip
-HOLD = {"breaker": "closed", "by_hand": False, "opened_at": None, "probe_after": None, "active_servers": 1}
+HOLD = {
+    "breaker": "closed", "by_hand": False, "opened_at": None, "probe_after": None, "active_servers": 1,
+    "active_here": 1, "holder_status": "active", "holder_silent": 3.0, "goes_first": 0,
+}  # fmt: skip
 OPEN = {"breaker": "open", "opened_at": NOW, "probe_after": SOON}
 
 
@@ -36,8 +39,16 @@ def test_a_retry_names_its_time_its_attempt_and_the_last_error() -> None:
     assert said == f"waits for its retry at {at(SOON)}, attempt 2 of 3: the gateway answered 502"
 
 
+def test_trouble_with_a_file_is_tried_once_more_and_the_sentence_counts_so() -> None:
+    events = [{"event_type": "retry", "at": NOW, "meta": {"error_code": "IO_ERROR", "error_message": "no such file"}}]
+    assert "attempt 2 of 2: no such file" in sentence(facts={"events": events}, retry_after=SOON)
+    given_up = sentence(status="failed", error_code="IO_ERROR", error_message="x", dead_letter=True, attempt_count=2)
+    assert given_up.startswith("given up after attempt 2 of 2: ")
+
+
 def test_a_retry_that_is_due_is_simply_queued() -> None:
-    assert sentence(retry_after=NOW) == "queued for 5m00s; the next free worker takes it in its turn"
+    said = sentence(retry_after=NOW)
+    assert said == "queued for 5m00s, the first in the queue; the next free worker takes it in its turn"
 
 
 def test_a_queue_without_a_worker_says_how_to_start_one() -> None:
@@ -72,12 +83,20 @@ def test_a_running_job_shows_its_worker_and_progress() -> None:
         "last_attempt_at": NOW,
     }
     said = sentence(**running, progress={"step": "converting", "percent": 40})
-    assert said == f"being converted by host:1:ab/2, attempt 1 of 3, since {at(NOW)}: converting, 40%"
+    first, _, then = said.partition("; ")
+    assert first == f"being converted by host:1:ab/2, attempt 1 of 3, since {at(NOW)}: converting, 40%"
+    assert then == f"the gateway has until {at(NOW + timedelta(minutes=3))}"
 
 
 def test_a_lease_that_ran_out_is_said() -> None:
     late = NOW - timedelta(seconds=1)
     assert "its lease ran out" in sentence(status="processing", leased_by="x/1", lease_expires_at=late)
+
+
+def test_a_full_disk_here_is_said_with_what_is_left_to_hope_for() -> None:
+    full = {"held_here": "less than 100 MB free in the result directory"}
+    assert sentence(facts=full).endswith("100 MB free in the result directory; `convertq doctor` has the remedy")
+    assert sentence({"active_servers": 2}, full).endswith("; others take it in its turn")
 
 
 def test_a_complete_job_says_how_to_get_its_result() -> None:
@@ -88,7 +107,7 @@ def test_a_complete_job_says_how_to_get_its_result() -> None:
 def test_a_result_that_is_gone_is_said_whether_the_row_or_the_disk_lacks_it() -> None:
     complete: dict[str, Any] = {"status": "complete", "completed_at": NOW}
     assert "expired" in sentence(**complete)
-    assert "expired" in sentence(facts={"has_result": False}, **complete, result_path="x")
+    assert "is not in this host's RESULTS_DIR" in sentence(facts={"has_result": False}, **complete, result_path="x")
 
 
 def test_a_failed_job_offers_the_retry_only_with_its_source() -> None:

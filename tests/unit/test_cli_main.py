@@ -79,3 +79,27 @@ def test_an_unreachable_database_is_named_without_its_password(monkeypatch: pyte
     code, lines = explain(psycopg.OperationalError("connection failed:\n  refused"))
     assert code == ExitCode.UNREACHABLE
     assert lines == ["convertq: database unreachable at db.example:5433/jobs: connection failed: refused"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["list", "--status", "faild"], "failed"),
+        (["list", "--code", "gw5xx"], "GW_5XX"),
+        (["retry", "--code", "TIMEOUT"], "GW_TIMEOUT"),
+        (["breaker", "cloze"], "close"),
+    ],
+)
+def test_a_slip_in_a_value_is_answered_with_what_was_meant(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert f"did you mean {meant}?" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_no_help_is_wider_than_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        run([command, "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80 and "  convertq " not in line] == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from convertq.cli.main import COMMANDS
 
 MONITORING = Path(__file__).parents[2] / "monitoring"
 ALERTS = MONITORING / "prometheus-alerts.yml"
@@ -140,3 +141,10 @@ def test_an_alert_fires_when_it_should(tmp_path: Path, alert: str, series: dict[
     written = tmp_path / "test.yml"
     written.write_text(json.dumps({"rule_files": ["alerts.yml"], "tests": tests}))
     promtool("test", "rules", str(written))
+
+
+def test_a_remedy_names_units_and_commands_that_are_there() -> None:
+    remedies = " ".join(rule["annotations"]["remedy"] for rule in rules())
+    units = {path.stem for path in (MONITORING.parent / "systemd").glob("*.service")}
+    assert set(re.findall(r"systemctl \w+ ([\w@-]+)", remedies)) <= units
+    assert set(re.findall(r"convertq ([a-z]+)", remedies)) <= set(COMMANDS)

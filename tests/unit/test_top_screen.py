@@ -124,6 +124,24 @@ def test_a_lease_that_has_run_out_is_seen() -> None:
     assert "its lease has run out" in text(View(snapshot(servers=[server(jobs=(job(1, lease_seconds=-1.0),))])))
 
 
+def test_the_job_of_a_server_that_is_dead_does_not_look_as_if_it_went_on() -> None:
+    jobs = (job(1, step="converting", percent=40),)
+    [line] = [
+        line for line in lines(View(snapshot(servers=[server(jobs=jobs, status="dead")]))) if "alpha:42/1" in line
+    ]
+    assert line.endswith("its server is dead")
+
+
+@pytest.mark.parametrize("width", [None, 200, 80, 40])
+def test_a_single_frame_has_the_graphs_of_the_last_hour(width: int | None) -> None:
+    minutes = [{"completed": number % 7, "depth": number} for number in range(60)]
+    depth, done = list(plain(page(View(snapshot(), minutes=minutes), width)))[4:6]
+    assert depth.startswith("unfinished ")
+    assert depth.endswith("█ 59, peak 59 in 60 min")
+    assert done.endswith(" 3, peak 6 in 60 min")
+    assert width is None or max(cell_len(depth), cell_len(done)) <= width
+
+
 def test_where_not_all_workers_fit_the_longest_running_are_shown() -> None:
     view = View(snapshot(servers=[server(jobs=tuple(job(slot) for slot in range(1, 41)))], errors=[]))
     drawn = text(view)

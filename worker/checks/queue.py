@@ -78,28 +78,33 @@ def check_breaker(look: Look) -> Finding:
 
 
 def check_sources(look: Look) -> Finding:
-    missing = _missing(look, "queued", look.files.source)
+    missing = _missing(look.files.source, lambda: [*_next(look), *_newest(look, "queued")])
     if missing:
         what = f"{len(missing)} queued without a source, such as {missing[0]}"
         return bad("sources", what, "is UPLOADS_DIR the one that they were stored in? Submit them again")
-    return ok("sources", f"no queued job lacks its source (newest {look.limits.sample})")
+    return ok("sources", f"no queued job lacks its source (first and newest {look.limits.sample})")
 
 
 def check_results(look: Look) -> Finding:
-    missing = _missing(look, "complete", look.files.result)
+    missing = _missing(look.files.result, lambda: _newest(look, "complete"))
     if missing:
         what = f"{len(missing)} complete without a result, such as {missing[0]}"
         return bad("results", what, "is RESULTS_DIR the one that they were written to? Submit them again")
     return ok("results", f"no complete job lacks its result (newest {look.limits.sample})")
 
 
-def _missing(look: Look, status: str, path_of: Callable[[UUID], Path]) -> list[UUID]:
+def _newest(look: Look, status: str) -> list[UUID]:
+    rows = look.database.run("list_newest_jobs", status=status, limit=look.limits.sample)
+    return [row["id"] for row in rows]
+
+
+def _next(look: Look) -> list[UUID]:
+    """Those that would fail first."""
+    return [row["id"] for row in look.database.run("list_next_jobs", limit=look.limits.sample)]
+
+
+def _missing(path_of: Callable[[UUID], Path], listed: Callable[[], list[UUID]]) -> list[UUID]:
     """Asked again of those that seem to lack it: a job may have moved on, or expired, since it was listed."""
-
-    def listed() -> list[UUID]:
-        rows = look.database.run("list_newest_jobs", status=status, limit=look.limits.sample)
-        return [row["id"] for row in rows]
-
-    missing = [job_id for job_id in listed() if not is_regular(path_of(job_id))]
+    missing = [job_id for job_id in dict.fromkeys(listed()) if not is_regular(path_of(job_id))]
     still = set(listed()) if missing else set()
     return [job_id for job_id in missing if job_id in still]

@@ -63,9 +63,11 @@ def check_pooler(look: Look) -> Finding:
 def check_connections(look: Look) -> Finding:
     server, needed = look.server, look.config.worker_concurrency + SPARE
     usable = server["max_connections"] - server["reserved_connections"]
-    free = usable - server["used_connections"]
+    free = max(0, usable - server["used_connections"])  # a superuser may use those that are reserved
     said = f"{free} of {usable} connections are free, convertq has {server['convertq_connections']}"
-    remedy = "raise max_connections, or lower WORKER_CONCURRENCY"
+    remedy = "end what is not needed, raise max_connections, or lower WORKER_CONCURRENCY"
+    if free < needed and server["most_connections"]:
+        said = f"{said}, {server['most_connections']}"
     if free < SPARE:
         return bad("connections", said, remedy)
     if free < needed:

@@ -1,0 +1,8 @@
+-- list_next_jobs: the first of the queue, in the claim's order
+-- Parameters: limit
+-- Rows: one per job: id
+SELECT id
+  FROM {schema}.jobs
+ WHERE status = 'queued' AND retry_after IS NULL
+ ORDER BY -priority::bigint, created_at, id
+ LIMIT %(limit)s
