@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from convertq.cli.words import counted
+from convertq.worker.words import counted
 from convertq.web.context import web
 from convertq.web.form import FIELD_LIMIT, Body, form_events
 from convertq.web.refusal import Refusal

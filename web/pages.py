@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from convertq.cli.words import size
+from convertq.worker.words import size
 from convertq.web import jobs
 from convertq.web.context import web
 from convertq.web.many_files import MOST_FILES, Receipt, receive_files

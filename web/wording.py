@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from convertq.cli.words import counted, size
+from convertq.worker.words import counted, size
 from convertq.worker.errors import Code
 from convertq.worker.submission import REFUSALS
 
