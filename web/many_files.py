@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from convertq.worker.words import counted
 from convertq.web.context import web
 from convertq.web.form import FIELD_LIMIT, Body, form_events
 from convertq.web.refusal import Refusal
 from convertq.web.upload import not_stored, record
 from convertq.worker.submission import REFUSALS, Intake
+from convertq.worker.words import counted
 from flask import Request
 from multipart import MultipartSegment  # type: ignore[import-untyped]
 

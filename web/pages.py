@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from convertq.worker.words import size
 from convertq.web import jobs
 from convertq.web.context import web
 from convertq.web.many_files import MOST_FILES, Receipt, receive_files
@@ -26,6 +25,7 @@ from convertq.web.wording import (
     state_of,
 )
 from convertq.worker.errors import Code
+from convertq.worker.words import size
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 

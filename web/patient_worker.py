@@ -8,12 +8,17 @@ would hold its thread for ever, and enough of them the whole process.
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import struct
 import time
 from concurrent.futures import Future
+from functools import partial
+from itertools import islice
 from typing import Any
 
+from convertq.web.unreadable import as_bytes, status_and_words
+from gunicorn import util  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
 PIECE = 64 * 1024
@@ -35,6 +40,18 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._deadlines: dict[TConn, float] = {}
         self._cut: set[TConn] = set()
 
+    def accept(self, listener: socket.socket) -> None:
+        """Who has said nothing yet waits without a thread; gunicorn would have one wait for each of them."""
+        try:
+            sock, client = listener.accept()
+        except OSError:
+            return  # the client is gone again, or no descriptor is free: the next look tells
+        self.nr_conns += 1
+        conn = TConn(self.cfg, sock, client, listener.getsockname())
+        conn.timeout = time.monotonic() + SILENCE
+        self.pending_conns.append(conn)
+        self.poller.register(sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
     def enqueue_req(self, conn: TConn) -> None:
         limit = struct.pack("ll", int(SILENCE), 0)
         with contextlib.suppress(OSError):  # the client is gone already: reading says so
@@ -55,6 +72,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._deadlines[conn] = time.monotonic() + time_for(req)
         return super().handle_request(req, conn)
 
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
+        """Only the kind of mistake is logged: a malformed header or address may hold a secret."""
+        status, words = status_and_words(exc)
+        if status == 500:
+            self.log.exception("Error handling request")
+        else:
+            self.log.warning("Unreadable request (%s)", type(exc).__name__)
+        with contextlib.suppress(OSError):
+            util.write_nonblock(client, as_bytes(status, words))
+
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         self._deadlines.pop(conn, None)
         self._cut.discard(conn)
@@ -69,6 +96,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
     def murder_pending(self) -> None:
         """Once a second. A socket that is shut ends the wait of whoever reads from it: first that, then all."""
+        for conn in islice(self.pending_conns, max(self.nr_conns - self.worker_connections + 1, 0)):
+            conn.timeout = 0.0  # so many that nobody else could come in: those who have been silent longest go
         super().murder_pending()
         now = time.monotonic()
         for conn in [conn for conn, deadline in list(self._deadlines.items()) if deadline < now]:

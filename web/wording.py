@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from convertq.worker.words import counted, size
 from convertq.worker.errors import Code
 from convertq.worker.submission import REFUSALS
+from convertq.worker.words import counted, size
 
 #: where a job is: how it looks (tone, icon), the word for it, and a detail
 STATES: dict[str, dict[str, str]] = {

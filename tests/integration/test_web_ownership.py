@@ -5,8 +5,10 @@ Routes are taken from the application itself: a new one cannot be forgotten.
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import psycopg
@@ -15,9 +17,10 @@ import requests
 from convertq.web.app import create_app
 from convertq.web.web_log import make_log
 
+from tests.conftest import Web
 from tests.integration.conftest import Place
 from tests.jobs import config, everything, fail, insert_job, queue
-from tests.web_client import OPERATOR, PDF, SAME_ORIGIN, Visitor, error_of
+from tests.web_client import OPERATOR, PDF, SAME_ORIGIN, Site, Visitor, error_of
 
 A_V4 = "0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11"
 STATES = ("uploaded", "queued", "processing", "complete", "failed")
@@ -136,6 +139,18 @@ def test_behind_tls_the_cookie_is_secure(place: Place) -> None:
     assert "Secure" in answer.headers["Set-Cookie"]
 
 
+def test_of_a_proxy_elsewhere_tls_is_believed_only_where_it_is_named(web: Web) -> None:
+    """127.0.0.2 stands for another host."""
+
+    def cookie(site: Site) -> str:
+        elsewhere = http.client.HTTPConnection("127.0.0.1", urlsplit(site.url).port, 10, ("127.0.0.2", 0))
+        elsewhere.request("GET", "/", headers={"X-Forwarded-Proto": "https"})
+        return elsewhere.getresponse().headers["Set-Cookie"]
+
+    assert "Secure" not in cookie(web())
+    assert "Secure" in cookie(web(FORWARDED_ALLOW_IPS="127.0.0.2"))
+
+
 @pytest.mark.parametrize(
     "made_up", ["cli", "", "../x", "x" * 5000, str(UUID(int=1)), A_V4.upper(), f"{{{A_V4}}}", A_V4.replace("-", "")]
 )
@@ -165,14 +180,24 @@ OTHERS: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "none"},
     {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     {"Origin": "http://[", "Referer": "http://127.0.0.1/"},
+    {"Origin": ""},
+    {"Origin": "http://127.0.0.1"},
+    {"Referer": "{site}/"},
+    {"Origin": "http://sub.{host}"},
+    {"Origin": "ftp://{host}"},
+    {"Origin": "//{host}"},
+    {"Origin": "http://{host}/"},
+    {"Origin": "http://{host}", "X-Forwarded-Proto": "https"},
+    {"Origin": "http://{host}", "Host": "convert.example"},
 )
 
 
 @pytest.mark.parametrize("route", CHANGING, ids=named)
 def test_a_change_that_another_site_asks_for_is_refused(place: Place, jobs: list[UUID], route: Route) -> None:
     before = everything(place.conn)
+    host = urlsplit(place.site.url).netloc
     for headers in OTHERS:
-        sent = {**OPERATOR, **headers}
+        sent = {**OPERATOR, **{name: value.format(site=place.site.url, host=host) for name, value in headers.items()}}
         answer = requests.request(route.method, place.site.url + route.url(jobs[0]), headers=sent, timeout=10)
         assert answer.status_code == 403, headers
     assert everything(place.conn) == before

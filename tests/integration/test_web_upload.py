@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +14,6 @@ from convertq.web.server import THREADS
 from tests.conftest import Environment, Web
 from tests.integration.conftest import Place
 from tests.jobs import Conn, claim, complete, one
-from tests.processes import Process
 from tests.waiting import eventually
 from tests.web_client import PDF, Site, Visitor, error_of
 
@@ -152,17 +150,6 @@ def test_memory_does_not_grow_with_an_upload_or_a_download(web: Web, conn: Conn,
 
 
 # -- slow clients --
-
-
-@pytest.fixture
-def impatient(environment: Environment) -> Iterator[Site]:
-    program = (sys.executable, "-m", "tests.impatient_web")
-    settings = environment(WEB_PROCESSES=1, PYTHONPATH=str(Path(__file__).parents[2]))
-    process = Process("web", "run", "--port", "0", environment=settings, program=program)
-    try:
-        yield Site(process)
-    finally:
-        assert process.end() == []
 
 
 def test_clients_that_say_nothing_or_little_hold_nobody_up_for_long(impatient: Site, conn: Conn) -> None:
