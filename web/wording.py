@@ -31,6 +31,7 @@ STATES: dict[str, dict[str, str]] = {
     "refused": {"tone": "bad", "icon": "alert", "word": "Not accepted", "detail": ""},
 }
 
+NO_NAME = "(no name)"  # other programs store jobs too, and need not give one
 SEND_AGAIN = "What was uploaded is no longer here: upload the file again."
 
 #: what happened, and what the reader can do

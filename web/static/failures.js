@@ -62,7 +62,7 @@ function drawEmpty() {
 }
 
 function fillFailure(row, job) {
-  const name = job.original_filename ?? "(no name)";
+  const name = job.original_filename || "(no name)";
   put(row.querySelector(".file bdi"), name);
   set(row.querySelector(".file"), "title", name);
   put(row.querySelector(".owner"), `${job.owner_session_id ?? "no owner"}`);
