@@ -56,7 +56,8 @@ def _queue_page(code: int, shown: jobs.Page, status: str, *, away: bool = False)
     text = render_template(
         "queue.html", jobs=[(job, _look(job, now, errors, held=shown.held)) for job in shown.jobs], active=shown.active,
         next=shown.next, status=status, held=shown.held, away=away, said=_said(),
-        before=_cursor(request.args.get("before")), mappings=config.mappings_allowed, max_bytes=config.max_upload_bytes, max_size=limit_in_words(config.max_upload_bytes),
+        before=_cursor(request.args.get("before")), mappings=config.mappings_allowed,
+        max_bytes=config.max_upload_bytes, max_size=limit_in_words(config.max_upload_bytes),
         words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_LOOK, most_files=MOST_FILES,
         wording={"states": STATES, "errors": errors, "send_again": SEND_AGAIN, "no_name": NO_NAME},
     )  # fmt: skip

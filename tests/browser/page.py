@@ -60,6 +60,15 @@ class Page:
     def scripts(self, enabled: bool) -> None:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not enabled})
 
+    def hide(self) -> None:
+        """Its window is put away: it goes on living, and nobody sees it."""
+        self.driver.minimize_window()
+        eventually(lambda: self.run("return document.hidden"), what="a hidden page")
+
+    def unhide(self) -> None:
+        self.driver.set_window_size(1280, 900)
+        eventually(lambda: not self.run("return document.hidden"), what="a page that is seen")
+
     def let_time_pass(self, seconds: float) -> None:
         """For the page's timers alone, as quickly as they run; what they ask the server for is waited for."""
         values = {"policy": "pauseIfNetworkFetchesPending", "budget": seconds * 1000}

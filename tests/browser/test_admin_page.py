@@ -144,6 +144,38 @@ def test_those_given_up_are_found(signed_in: Page, scene: WholeSite) -> None:
     assert signed_in.all("#failures > .failure")
 
 
+def test_a_hidden_page_asks_nothing_until_it_is_seen_again(signed_in: Page) -> None:
+    signed_in.hide()
+    signed_in.let_time_pass(15)
+    asked = len(signed_in.answers("/api/admin/stats"))
+    signed_in.let_time_pass(120)
+    assert len(signed_in.answers("/api/admin/stats")) == asked
+    signed_in.unhide()
+    eventually(lambda: len(signed_in.answers("/api/admin/stats")) > asked, 3, "a look")
+
+
+def test_those_given_up_are_found_behind_thousands_that_were_not(page: Page, scene: WholeSite) -> None:
+    conn = scene.documents.conn
+    conn.execute(
+        "INSERT INTO jobs (owner_session_id, original_filename, bytes, sha256, status, failed_at, error_code, dead_letter,"
+        " created_at) SELECT 'many', 'n' || n, 1, lpad('a' || n, 64, '0'), 'failed', now(), 'UNKNOWN', n > 1500,"
+        " now() - n * interval '1 s' FROM generate_series(1, 1503) AS n"
+    )
+    page.open("/admin")
+    page.one("#token").send_keys(TOKEN, Keys.ENTER)
+    page.wait_for("Circuit breaker")
+    page.one("#filter [name=owner]").send_keys("many")
+    eventually(lambda: set(page.texts("#failures .owner")) == {"many"}, what="only of many")
+    page.click("#filter [name=dead]")
+    eventually(lambda: page.texts("#failures .file") == ["n1501", "n1502", "n1503"], what="the three given up")
+    assert not page.one("#more-failures").is_displayed()
+    page.one("#filter [name=owner]").send_keys(" else")
+    page.wait_for("No failed job matches", "#no-matches")
+    page.click("#no-matches button")
+    eventually(lambda: page.all("#failures > .failure"), what="all of them again")
+    assert page.has_focus("#filter [name=code]")
+
+
 def test_it_fits_a_small_phone(signed_in: Page) -> None:
     signed_in.size(360, 700)
     signed_in.wait_for("conv-01:2114", "#servers")

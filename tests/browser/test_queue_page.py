@@ -198,6 +198,27 @@ def test_it_asks_less_often_while_nothing_moves_and_not_at_all_when_all_is_done(
     assert len(page.answers("/api/jobs")) > asked
 
 
+def test_a_hidden_page_asks_nothing_and_catches_up_when_it_is_seen_again(
+    page: Page, whole: WholeSite, folder: Path
+) -> None:
+    let_go = threading.Event()
+    whole.gateway.default = held(let_go)
+    page.open()
+    page.choose(pdf(folder, "unwatched.pdf"))
+    row = page.wait_for_row("unwatched.pdf", "Converting")
+    page.hide()
+    page.let_time_pass(15)  # what was asked before is answered
+    asked = len(page.answers("/api/jobs"))
+    let_go.set()
+    whole.documents.wait_for(UUID(page.one(row).get_attribute("data-key")))
+    page.let_time_pass(120)
+    assert len(page.answers("/api/jobs")) == asked
+    assert "Converting" in page.text(row)
+    page.unhide()
+    page.wait_for_row("unwatched.pdf", "Ready", timeout=3)
+    assert len(page.answers("/api/jobs")) == asked + 1
+
+
 def test_without_a_script_files_are_uploaded_and_listed(page: Page, folder: Path) -> None:
     page.scripts(False)
     page.open()
