@@ -42,6 +42,7 @@ function facts(server) {
   const beat = server.status === "stopped" ? "" : `heard ${span(server.heartbeat_seconds)} ago`;
   return [server.environment, `version ${server.version}`, `up ${span(server.up_seconds)}`, beat]
     .filter(Boolean)
+    .map((fact) => fact.replaceAll(" ", "\u00a0")) // a line breaks between two, never within one
     .join(" · ");
 }
 
