@@ -43,6 +43,7 @@ class Page:
     def leave(self) -> None:
         self.offline(False)
         self.scripts(True)
+        self.fingers(False)
         self.driver.get(BLANK)
 
     def complaints(self) -> list[str]:
@@ -51,6 +52,24 @@ class Page:
     def size(self, width: int, height: int) -> None:
         values = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", values)
+
+    def fingers(self, on: bool) -> None:
+        """A touch screen instead of a mouse."""
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": on})
+
+    def too_small_to_hit(self, least: int = 44) -> list[str]:
+        """What can be pressed, is seen, and is smaller than a finger needs; a checkbox counts with its label."""
+        found: list[str] = self.run(
+            """
+            return [...document.querySelectorAll("a[href], button, input:not([type=file]), select")]
+              .filter((e) => e.checkVisibility() && !e.matches(".skip, .brand"))
+              .map((e) => [e, (e.closest("label") ?? e).getBoundingClientRect()])
+              .filter(([e, box]) => Math.min(box.height, box.width) < (e.type === "checkbox" ? 24 : arguments[0]))
+              .map(([e, box]) => `${e.outerHTML.slice(0, 80)} ${box.width} x ${box.height}`)
+            """,
+            least,
+        )
+        return found
 
     def offline(self, offline: bool) -> None:
         self.driver.execute_cdp_cmd("Network.enable", {})

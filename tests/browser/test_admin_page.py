@@ -188,6 +188,12 @@ def test_it_fits_a_small_phone(signed_in: Page) -> None:
     assert signed_in.run("return document.documentElement.scrollWidth") <= 360
 
 
+def test_everything_on_it_can_be_hit_with_a_finger(signed_in: Page) -> None:
+    signed_in.size(390, 844)
+    signed_in.fingers(True)
+    assert signed_in.too_small_to_hit() == []
+
+
 def test_the_list_of_the_server_and_the_list_of_the_script_are_the_same(page: Page, scene: WholeSite) -> None:
     page.become(VISITOR)
     page.scripts(False)

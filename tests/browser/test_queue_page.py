@@ -257,3 +257,13 @@ def test_it_fits_a_small_phone(page: Page, folder: Path) -> None:
     page.choose(pdf(folder, name))
     page.wait_for_row(name, "Ready")
     assert page.run("return document.documentElement.scrollWidth") <= 360
+
+
+def test_everything_on_it_can_be_hit_with_a_finger(page: Page, whole: WholeSite, folder: Path) -> None:
+    whole.gateway.default = status(400)
+    page.size(390, 844)
+    page.fingers(True)
+    page.open()
+    page.choose(pdf(folder, "failed.pdf"))
+    page.wait_for_row("failed.pdf", "Failed")
+    assert page.too_small_to_hit() == []
