@@ -69,8 +69,9 @@ ERRORS: dict[Code, tuple[str, str]] = {
         "Results are kept for a limited time. Upload the PDF again to have it converted anew.",
     ),
     Code.FORBIDDEN: (
-        "This file is somebody else's.",
-        "Conversions can be seen only in the browser that uploaded them.",
+        "This is not allowed from here.",
+        "Files can be seen and changed only in the browser that uploaded them, on the pages of this site. "
+        "Load this page anew, and tell whoever runs this service if that does not help.",
     ),
     Code.UNKNOWN: (
         "Something unexpected happened.",

@@ -73,7 +73,14 @@ class Page:
 
     def offline(self, offline: bool) -> None:
         self.driver.execute_cdp_cmd("Network.enable", {})
-        values = {"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self._network(offline=offline)
+
+    def slow_uploads(self, bytes_a_second: int) -> None:
+        """As over a bad line; `offline(False)` ends it."""
+        self._network(uploadThroughput=bytes_a_second)
+
+    def _network(self, **conditions: Any) -> None:
+        values = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1, **conditions}
         self.driver.execute_cdp_cmd("Network.emulateNetworkConditions", values)
 
     def scripts(self, enabled: bool) -> None:

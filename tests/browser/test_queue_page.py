@@ -80,6 +80,24 @@ def test_many_dropped_files_all_arrive(page: Page) -> None:
     assert sorted(page.texts("#jobs .file")) == names
 
 
+def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, folder: Path) -> None:
+    page.open()
+    page.offline(False)
+    page.slow_uploads(100_000)
+    for name in ("first.pdf", "second.pdf"):
+        (folder / name).write_bytes(PDF + b"%" * 800_000 + uuid4().bytes)
+    page.choose(folder / "first.pdf", folder / "second.pdf")
+    for name in ("first.pdf", "second.pdf"):
+        row = page.wait_for_row(name, "Uploading")
+        bar = page.one(f"{row} progress")
+        eventually(lambda bar=bar: 0 < int(bar.get_attribute("value") or 0) < 100, what="a part of it")  # type: ignore[misc]
+    assert bar.get_attribute("aria-label") == "Progress of second.pdf"
+    page.click(f"{page.row('second.pdf')} .drop-it")
+    page.offline(False)
+    page.wait_for_row("first.pdf", "Ready")
+    assert page.texts("#jobs .file") == ["first.pdf"]
+
+
 def test_the_same_file_again_joins_what_is_there(page: Page, folder: Path) -> None:
     page.open()
     same = pdf(folder, "same.pdf")

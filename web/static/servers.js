@@ -43,7 +43,7 @@ function facts(server) {
   return [server.environment, `version ${server.version}`, `up ${span(server.up_seconds)}`, beat]
     .filter(Boolean)
     .map((fact) => fact.replaceAll(" ", "\u00a0")) // a line breaks between two, never within one
-    .join(" · ");
+    .join("\u00a0· ");
 }
 
 /** Every worker of a server at work, busy or not; of any other, those that still hold a job. */
