@@ -22,6 +22,7 @@ from gunicorn import util  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
 PIECE = 64 * 1024
+HEAD = 16 * 1024  # bytes of a request's head that are waited for; a longer one is read as it comes
 SILENCE = 20.0  # s that a client may say, or take, nothing
 HEADERS_WITHIN = 20.0  # s for all of a request's head
 LINGER = 2.0  # s in which a client that is still sending may read its answer before the connection is cut
@@ -51,6 +52,14 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         conn.timeout = time.monotonic() + SILENCE
         self.pending_conns.append(conn)
         self.poller.register(sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def on_pending_socket_readable(self, conn: TConn, client: socket.socket) -> None:
+        if has_said_all(conn.sock):
+            super().on_pending_socket_readable(conn, client)
+
+    def on_client_socket_readable(self, conn: TConn, client: socket.socket) -> None:
+        if has_said_all(conn.sock):
+            super().on_client_socket_readable(conn, client)
 
     def enqueue_req(self, conn: TConn) -> None:
         limit = struct.pack("ll", int(SILENCE), 0)
@@ -112,6 +121,24 @@ def time_for(req: Any) -> float:
     """An upload may take longer the larger it says to be; one that drips comes to an end all the same."""
     announced = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "")
     return FIRST_SECONDS + int(announced) / SLOWEST if announced.isdigit() and int(announced) else REQUEST_WITHIN
+
+
+def has_said_all(sock: socket.socket) -> bool:
+    """Whether a request's head is there, for a thread to read; else it is looked at again when there is more.
+
+    A thread that waited for the rest of a head could be kept by whoever sends one letter at a time.
+    """
+    if sock.family == socket.AF_UNIX:  # a proxy's, which waits for heads itself; and there more cannot be waited for
+        return True
+    try:
+        head = sock.recv(HEAD, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        wanted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        # woken without what was waited for: nothing more will come
+        is_whole = b"\r\n\r\n" in head or len(head) == HEAD or len(head) < wanted
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 if is_whole else len(head) + 1)
+    except OSError:
+        return True  # gone: the thread finds that out as well
+    return is_whole
 
 
 def linger(sock: socket.socket) -> None:

@@ -85,6 +85,41 @@ def test_those_who_say_nothing_keep_nobody_waiting(site: Site) -> None:
         assert site.visitor().get("/health", timeout=3).status_code == 200
 
 
+WORDS = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def test_those_who_say_a_little_at_a_time_keep_nobody_waiting_and_are_answered_in_the_end(site: Site) -> None:
+    with ExitStack() as open_lines:
+        lines = [open_lines.enter_context(dial(site)) for _ in range(THREADS * 4)]
+        for start, end in ((0, 1), (1, 20), (20, len(WORDS) - 1)):
+            for line in lines:
+                line.sendall(WORDS[start:end])
+            assert site.visitor().get("/health", timeout=3).status_code == 200
+        for line in lines:
+            line.sendall(WORDS[-1:])
+        for line in lines:
+            assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_stops_in_the_middle_of_a_head_is_let_go_at_once(site: Site) -> None:
+    with dial(site) as line:
+        line.sendall(WORDS[:20])
+        site.visitor().get("/health")  # what was said so far has been looked at
+        line.shutdown(socket.SHUT_WR)
+        line.settimeout(3)
+        assert line.recv(1) == b""
+
+
+def test_on_a_connection_that_is_kept_a_head_may_come_in_pieces_too(site: Site) -> None:
+    kept = WORDS.replace(b"Connection: close", b"Accept: */*")
+    with dial(site) as line:
+        for _ in range(3):
+            for at in range(0, len(kept), 9):
+                line.sendall(kept[at : at + 9])
+                site.visitor().get("/health")  # and meanwhile others are served
+            assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
 def test_when_more_come_than_there_is_room_for_the_silent_ones_go_first(impatient: Site) -> None:
     """There is room for a hundred here."""
     with ExitStack() as open_lines:
