@@ -17,19 +17,16 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from convertq.web.client_socket import close, has_said_all, linger, received
 from convertq.web.unreadable import as_bytes, status_and_words
 from gunicorn import util  # type: ignore[import-untyped]
+from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
-PIECE = 64 * 1024
-HEAD = 16 * 1024  # bytes of a request's head that are waited for; a longer one is read as it comes
 SILENCE = 20.0  # s that a client may say, or take, nothing
 HEADERS_WITHIN = 20.0  # s for all of a request's head
-LINGER = 2.0  # s in which a client that is still sending may read its answer before the connection is cut
-REQUEST_WITHIN = (
-    900.0  # s for all of it, where nothing is known of its size; else by the slowest upload that is served:
-)
-FIRST_SECONDS, SLOWEST = 30.0, 32 * 1024  # s, and then bytes a second
+REQUEST_WITHIN = 900.0  # s for all of one that brings no body
+FIRST_SECONDS, SLOWEST = 30.0, 32 * 1024  # s, and then bytes a second, of one that brings one
 LAST_WORDS = 5.0  # s in which a request that was cut off may still be answered
 
 
@@ -39,6 +36,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadlines: dict[TConn, float] = {}
+        self._uploads: dict[TConn, int] = {}  # what had come when the body began
         self._cut: set[TConn] = set()
 
     def accept(self, listener: socket.socket) -> None:
@@ -58,27 +56,36 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             super().on_pending_socket_readable(conn, client)
 
     def on_client_socket_readable(self, conn: TConn, client: socket.socket) -> None:
+        """A kept connection; once it says something, it has as long as a new one to say it all."""
         if has_said_all(conn.sock):
             super().on_client_socket_readable(conn, client)
+            return
+        self.keepalived_conns.remove(conn)
+        conn.timeout = time.monotonic() + SILENCE
+        self.pending_conns.append(conn)
+        self.poller.modify(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
     def enqueue_req(self, conn: TConn) -> None:
         limit = struct.pack("ll", int(SILENCE), 0)
         with contextlib.suppress(OSError):  # the client is gone already: reading says so
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        self._deadlines[conn] = time.monotonic() + HEADERS_WITHIN
         super().enqueue_req(conn)
 
     def handle(self, conn: TConn) -> Any:
         """On the request's thread, which lingers here: gunicorn would do it on the main thread, and accept nobody."""
+        self._deadlines[conn] = time.monotonic() + HEADERS_WITHIN
         kept = super().handle(conn)
         if not kept:
-            linger(conn.sock)
+            linger(conn.sock) if is_more_to_come(conn) else close(conn.sock)
         return kept
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
         """Its head is read."""
-        self._deadlines[conn] = time.monotonic() + time_for(req)
+        brings_body = not is_read(req)
+        self._deadlines[conn] = time.monotonic() + (FIRST_SECONDS if brings_body else REQUEST_WITHIN)
+        if brings_body:
+            self._uploads[conn] = received(conn.sock) or 0
         return super().handle_request(req, conn)
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
@@ -93,6 +100,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: TConn, fs: Future[Any]) -> None:
         self._deadlines.pop(conn, None)
+        self._uploads.pop(conn, None)
         self._cut.discard(conn)
         super().finish_request(conn, fs)
 
@@ -109,46 +117,29 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             conn.timeout = 0.0  # so many that nobody else could come in: those who have been silent longest go
         super().murder_pending()
         now = time.monotonic()
-        for conn in [conn for conn, deadline in list(self._deadlines.items()) if deadline < now]:
+        for conn in [conn for conn, deadline in list(self._deadlines.items()) if deadline + self._earned(conn) < now]:
             is_cut = conn in self._cut
             with contextlib.suppress(OSError):
                 conn.sock.shutdown(socket.SHUT_RDWR if is_cut else socket.SHUT_RD)
             self._cut.add(conn)
+            self._uploads.pop(conn, None)
             self._deadlines[conn] = now + LAST_WORDS
 
-
-def time_for(req: Any) -> float:
-    """An upload may take longer the larger it says to be; one that drips comes to an end all the same."""
-    announced = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "")
-    return FIRST_SECONDS + int(announced) / SLOWEST if announced.isdigit() and int(announced) else REQUEST_WITHIN
-
-
-def has_said_all(sock: socket.socket) -> bool:
-    """Whether a request's head is there, for a thread to read; else it is looked at again when there is more.
-
-    A thread that waited for the rest of a head could be kept by whoever sends one letter at a time.
-    """
-    if sock.family == socket.AF_UNIX:  # a proxy's, which waits for heads itself; and there more cannot be waited for
-        return True
-    try:
-        head = sock.recv(HEAD, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        wanted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
-        # woken without what was waited for: nothing more will come
-        is_whole = b"\r\n\r\n" in head or len(head) == HEAD or len(head) < wanted
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1 if is_whole else len(head) + 1)
-    except OSError:
-        return True  # gone: the thread finds that out as well
-    return is_whole
+    def _earned(self, conn: TConn) -> float:
+        """Seconds more, by what has come: a large upload may take long, and one that drips may not."""
+        if conn not in self._uploads:
+            return 0.0
+        come = received(conn.sock)
+        return REQUEST_WITHIN if come is None else (come - self._uploads[conn]) / SLOWEST
 
 
-def linger(sock: socket.socket) -> None:
-    """Closing while bytes arrive would reset the connection, and the answer with it."""
-    deadline = time.monotonic() + LINGER
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_WR)
-        while (left := deadline - time.monotonic()) > 0:
-            sock.settimeout(left)
-            if not sock.recv(PIECE):
-                break
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+def is_read(req: Any) -> bool:
+    """Whether its body has been read to the end, or it has none."""
+    reader = req.body.reader
+    return bool(reader.length == 0 if isinstance(reader, LengthReader) else getattr(reader, "parser", True) is None)
+
+
+def is_more_to_come(conn: TConn) -> bool:
+    """A client that is still sending hears its answer only if it is listened to."""
+    req = conn.parser.mesg if conn.parser else None
+    return req is None or not is_read(req)

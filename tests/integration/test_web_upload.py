@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -184,6 +185,34 @@ def test_a_client_that_drips_its_upload_is_told_and_cut_off(impatient: Site) -> 
             except TimeoutError:
                 line.sendall(b"%")
         assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_who_announces_much_and_sends_little_is_cut_off_as_soon(impatient: Site) -> None:
+    """By what comes, not by what is announced: else forty megabytes would be waited for."""
+    with dial(impatient) as line:
+        line.sendall(head(40_000_000) + HEAD + PDF)
+        line.settimeout(0.2)
+        answer = b""
+        for _ in range(50):
+            try:
+                answer += heard(line)
+                break
+            except TimeoutError:
+                line.sendall(b"%")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_upload_that_goes_on_has_the_time_that_it_needs(impatient: Site) -> None:
+    """Here a second, and another for every megabyte."""
+    size = 4_000_000
+    with dial(impatient) as line:
+        line.sendall(head(len(HEAD) + len(PDF) + size + len(TAIL)) + HEAD + PDF)
+        began = time.monotonic()
+        for sent in range(40):
+            eventually(lambda sent=sent: time.monotonic() - began > sent * 0.05)  # type: ignore[misc]
+            line.sendall(b"%" * (size // 40))
+        line.sendall(TAIL)
+        assert heard(line).startswith(b"HTTP/1.1 201 ")
 
 
 def test_a_client_that_takes_nothing_of_its_download_is_cut_off(
