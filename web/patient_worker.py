@@ -36,7 +36,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadlines: dict[TConn, float] = {}
-        self._uploads: dict[TConn, int] = {}  # what had come when the body began
+        self._uploads: dict[TConn, tuple[Any, int]] = {}  # the request, and what had come when its body began
         self._cut: set[TConn] = set()
 
     def accept(self, listener: socket.socket) -> None:
@@ -85,7 +85,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         brings_body = not is_read(req)
         self._deadlines[conn] = time.monotonic() + (FIRST_SECONDS if brings_body else REQUEST_WITHIN)
         if brings_body:
-            self._uploads[conn] = received(conn.sock) or 0
+            self._uploads[conn] = req, received(conn.sock) or 0
         return super().handle_request(req, conn)
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
@@ -129,8 +129,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         """Seconds more, by what has come: a large upload may take long, and one that drips may not."""
         if conn not in self._uploads:
             return 0.0
+        req, before = self._uploads[conn]
         come = received(conn.sock)
-        return REQUEST_WITHIN if come is None else (come - self._uploads[conn]) / SLOWEST
+        # all is there: what takes long now is our own work
+        return REQUEST_WITHIN if come is None or is_read(req) else (come - before) / SLOWEST
 
 
 def is_read(req: Any) -> bool:

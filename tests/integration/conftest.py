@@ -137,7 +137,7 @@ def operator(place: Place) -> Visitor:
 def impatient(environment: Environment) -> Iterator[Site]:
     """A web server that waits for a second where others wait for half a minute."""
     program = (sys.executable, "-m", "tests.impatient_web")
-    settings = environment(WEB_PROCESSES=1, PYTHONPATH=str(Path(__file__).parents[2]))
+    settings = environment(WEB_PROCESSES=1, ADMIN_TOKEN=TOKEN, PYTHONPATH=str(Path(__file__).parents[2]))
     process = Process("web", "run", "--port", "0", environment=settings, program=program)
     try:
         yield Site(process)

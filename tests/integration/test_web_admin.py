@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
 from tests.conftest import Web
 from tests.integration.conftest import Place
-from tests.jobs import Conn, expire_lease, fail, insert_job, one, register_server, status_of
+from tests.jobs import Conn, claim, expire_lease, fail, insert_job, one, register_server, status_of
 from tests.processes import run as run_convertq
+from tests.waiting import eventually
 from tests.web_client import OPERATOR, PDF, TOKEN, Site, Visitor, error_of
 
 AN_ID = str(UUID(int=1))
@@ -183,6 +187,19 @@ def test_without_a_token_the_routes_do_not_exist(web: Web) -> None:
     assert error_of(visitor.get("/api/admin/stats")) == error_of(visitor.get("/api/nothing"))
     for route in ("/api/admin/reclaim", "/api/nothing"):  # and whoever asks, from wherever
         assert visitor.post(route, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 404
+
+
+def test_work_that_takes_long_is_not_taken_for_a_slow_client(impatient: Site, conn: Conn, database_url: str) -> None:
+    """A bulk retry of very many jobs; here its row is locked, and a client has a second."""
+    job_id = impatient.visitor().submitted()
+    assert fail(conn, claim(conn))
+    with psycopg.connect(database_url) as locked, ThreadPoolExecutor() as aside:
+        locked.execute("SELECT FROM jobs FOR UPDATE")
+        began = time.monotonic()
+        asked = aside.submit(impatient.operator().post, "/api/admin/retry-failed", json={"ids": [str(job_id)]})
+        eventually(lambda: time.monotonic() - began > 4)
+        locked.rollback()
+        assert asked.result().json() == {"queued": 1, "skipped": 0}
 
 
 def test_the_token_is_asked_for_before_all_else(place: Place) -> None:
