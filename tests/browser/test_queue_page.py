@@ -277,6 +277,13 @@ def test_it_fits_a_small_phone(page: Page, folder: Path) -> None:
     assert page.run("return document.documentElement.scrollWidth") <= 360
 
 
+def test_without_a_script_it_fits_the_smallest_screen(page: Page) -> None:
+    page.size(320, 600)
+    page.scripts(False)
+    page.open()
+    assert page.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["width"] <= 320
+
+
 def test_everything_on_it_can_be_hit_with_a_finger(page: Page, whole: WholeSite, folder: Path) -> None:
     whole.gateway.default = status(400)
     page.size(390, 844)
