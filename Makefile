@@ -66,6 +66,7 @@ bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a milli
 	$(RUN) bench.operator_commands
 	$(RUN) bench.retention
 	$(RUN) bench.web
+	$(RUN) bench.strangers
 
 bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers
 

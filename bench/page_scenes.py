@@ -43,7 +43,7 @@ WITH kinds AS (
     SELECT owner, name, 52000 + n * 713, lpad('f' || n::text, 64, '0'), 'failed', at - interval '30 s',
            at - interval '30 s', at, code, message, attempts, attempts = 3, 'kept'
       FROM generate_series(0, %(jobs)s - 1) AS n
-     CROSS JOIN LATERAL (SELECT now() - interval '1 s' * (40 + n * %(every)s) AS at) AS spread
+     CROSS JOIN LATERAL (SELECT now() - interval '1 s' * (%(since)s + n * %(every)s) AS at) AS spread
       JOIN kinds ON kind = n %% %(kind_count)s
     RETURNING id, failed_at, error_code, error_message
 )
@@ -156,13 +156,15 @@ class Stage:
     def hour(self, jobs: int, shape: float = 0.8) -> None:
         self.conn.execute(HOUR, {"jobs": jobs, "shape": shape})
 
-    def trouble(self, jobs: int, every: float) -> None:
+    def trouble(self, jobs: int, every: float, since: float = 40) -> None:
+        """One every so many seconds, the last of them so many seconds ago."""
         codes, messages, attempts, names, owners = zip(*KINDS, strict=True)
         made = self.conn.execute(
             TROUBLE,
             {
                 "jobs": jobs,
                 "every": every,
+                "since": since,
                 "kinds": list(range(len(KINDS))),
                 "codes": list(codes),
                 "messages": list(messages),
@@ -199,13 +201,18 @@ def busy(stage: Stage) -> None:
 
 def failures(stage: Stage) -> None:
     stage.servers()
+    stage.trouble(46, 37, since=310)  # over by now: the last calls went well, and the breaker is closed
     stage.hour(900)
-    stage.trouble(46, 37)
     stage.ready("Fatura 2026-1150.pdf", 3 * 86400, 3, kept=False)
     stage.ready("Fatura 2026-1201.pdf", 3800, 3)
     stage.failed("notas.docx", 3100, "NOT_PDF", "the file is not a PDF", upload_path=None)
     stage.failed(
-        "catálogo-2026-imagens.pdf", 2400, "TOO_LARGE", "the file is larger than 52428800 bytes", upload_path=None
+        "catálogo-2026-imagens.pdf",
+        2400,
+        "TOO_LARGE",
+        "the file is larger than 52428800 bytes",
+        upload_path=None,
+        bytes=88_310_000,
     )
     stage.failed("digitalizada.pdf", 1500, "GW_4XX", "the gateway answered 422: no text layer", attempt_count=1)
     stage.failed(

@@ -98,6 +98,7 @@ def shoot(driver: Chrome, picture: Picture, target: Path) -> None:
     command("setEmulatedMedia", features=[{"name": name, "value": value} for name, value in preferences.items()])
     size = {"width": pixels, "deviceScaleFactor": 1, "mobile": picture.width == "phone"}
     command("setDeviceMetricsOverride", height=least, **size)
+    command("setTouchEmulationEnabled", enabled=picture.width == "phone")
     whole = driver.execute_script("return document.documentElement.scrollHeight")
     command("setDeviceMetricsOverride", height=min(max(least, whole), TALLEST) if is_whole else least, **size)
     driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")

@@ -1,10 +1,11 @@
-"""How things are written for people: names from outside, durations, sizes, times, counts."""
+"""How things are written in a terminal: names from outside, durations, times; sizes and counts as everywhere."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-UNITS = ("B", "kB", "MB", "GB", "TB")
+from convertq.worker.words import counted as counted
+from convertq.worker.words import size as size
 
 
 def shown(text: str) -> str:
@@ -36,19 +37,7 @@ def precise(seconds: float) -> str:
     return f"{seconds:.1f}s" if 1 <= seconds < 60 else duration(seconds)
 
 
-def size(count: int) -> str:
-    """`512 B`, `1.2 MB`; decimal, as disks and uploads are measured."""
-    number, unit = float(count), 0
-    while number >= 999.5 and unit < len(UNITS) - 1:
-        number, unit = number / 1000, unit + 1
-    return f"{number:.0f} {UNITS[unit]}" if unit == 0 or number >= 99.5 else f"{number:.1f} {UNITS[unit]}"
-
-
 def moment(at: datetime, now: datetime) -> str:
     """In the reader's zone; the date only where it is another day's."""
     local, today = at.astimezone(), now.astimezone().date()
     return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

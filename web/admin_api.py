@@ -17,6 +17,7 @@ from convertq.worker.stats import describe_breaker, get_servers, get_stats
 from flask import Blueprint, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+YES_OR_NO = ("true", "false")
 BY_HAND = {"open": "open_breaker_by_hand", "close": "close_breaker_by_hand"}
 
 admin_api = Blueprint("admin_api", __name__, url_prefix="/api/admin")
@@ -45,10 +46,10 @@ def history() -> Response:
 @admin_api.get("/jobs")
 def jobs() -> Response:
     status, code, owner = asked_choice("status", STATUSES), asked_choice("code", list(Code)), asked_text("owner")
-    limit, before = asked_number("limit", LIMIT, MAX_LIMIT), asked_before()
+    limit, before, dead = asked_number("limit", LIMIT, MAX_LIMIT), asked_before(), asked_choice("dead", YES_OR_NO)
     with web().connections.transaction() as database:
         place = find_place(database, before)
-        found = find_jobs(database, status, owner, Code(code) if code else None, limit + 1, place)
+        found = find_jobs(database, status, owner, Code(code) if code else None, limit + 1, place, dead=dead == "true")
     rows = found[:limit]
     return json_answer({"jobs": rows, "next": rows[-1]["id"] if len(found) > limit else None})
 

@@ -9,7 +9,7 @@ from convertq.web.asked import LIMIT, MAX_LIMIT, asked_before, asked_choice, ask
 from convertq.web.context import web
 from convertq.web.download import download
 from convertq.web.jobs import Page, find_job, list_events, list_jobs, retry
-from convertq.web.json_answer import json_answer, json_text
+from convertq.web.json_answer import conditional, json_answer, json_text
 from convertq.web.openapi import document
 from convertq.web.session import owner
 from convertq.web.upload import receive_upload
@@ -36,7 +36,7 @@ def index() -> Response:
     answer = Response(content_type="application/json")
     answer.set_etag(_version(page))
     answer.headers["Cache-Control"] = "private, no-cache"  # kept, and asked for anew each time
-    answer.make_conditional(request)
+    conditional(answer, request.environ)
     if answer.status_code == 200:
         answer.set_data(json_text({"jobs": page.jobs, "active": page.active, "next": page.next}) + "\n")
     return answer

@@ -10,7 +10,7 @@ from convertq.web.api import api
 from convertq.web.context import Web, web
 from convertq.web.guard import add_headers, refuse_other_sites
 from convertq.web.json_answer import error_answer
-from convertq.web.pages import pages
+from convertq.web.pages import pages, say
 from convertq.web.pool import Connections
 from convertq.web.probes import probes
 from convertq.web.refusal import Refusal
@@ -59,9 +59,15 @@ def of_http(error: HTTPException) -> Response:
     code = Code.TOO_LARGE if status == 413 else Code.UNKNOWN
     kept = {name: value for name, value in error.get_headers() if name in ("Allow", "Content-Range", "Location")}
     said = "there is nothing here" if status == 404 else one_line(error.description or error.name)
-    return error_answer(Refusal(status, said, code, kept))
+    return _told(Refusal(status, said, code, kept))
 
 
 def of_a_bug(error: Exception) -> Response:
     web().log("web_error", error_message=one_line(f"{type(error).__name__}: {error}"), exc_info=error)
-    return error_answer(Refusal(500, "something went wrong here; it has been noted"))
+    return _told(Refusal(500, "something went wrong here; it has been noted"))
+
+
+def _told(refusal: Refusal) -> Response:
+    """On a page to who looks at pages, with a way back; the API answers in JSON whoever asks."""
+    is_for_people = request.accept_mimetypes.best_match(["application/json", "text/html"]) == "text/html"
+    return say(refusal) if is_for_people and not request.path.startswith("/api/") else error_answer(refusal)

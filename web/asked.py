@@ -55,7 +55,7 @@ def _moment(text: str) -> datetime:
 
 def asked_retries() -> tuple[list[UUID] | None, dict[str, Any]]:
     """Job ids, or what to look for among the failed; not both."""
-    wanted = request.get_json(silent=True) if request.get_data() else {}
+    wanted = _json() if request.get_data() else {}
     if not isinstance(wanted, dict) or set(wanted) - {"ids", "code", "dead", "owner"}:
         raise Refusal(400, 'send JSON: {"ids": […]}, or any of "code", "dead", "owner"')
     if "ids" in wanted:
@@ -65,9 +65,21 @@ def asked_retries() -> tuple[list[UUID] | None, dict[str, Any]]:
     code, dead, owner = wanted.get("code"), wanted.get("dead", False), wanted.get("owner")
     if code is not None and code not in list(Code):
         raise Refusal(400, f"code is one of {', '.join(Code)}")
-    if not isinstance(dead, bool) or not (owner is None or (isinstance(owner, str) and "\0" not in owner)):
+    if not isinstance(dead, bool) or not (owner is None or _is_text(owner)):
         raise Refusal(400, "dead is true or false, and owner is text")
     return None, {"error_code": code, "dead_only": dead, "owner": owner}
+
+
+def _json() -> Any:
+    try:
+        return request.get_json(silent=True)
+    except RecursionError:  # brackets in brackets, as no program writes them
+        return None
+
+
+def _is_text(value: Any) -> bool:
+    """That PostgreSQL can have: no NUL, and no half of a character."""
+    return isinstance(value, str) and not re.search("[\0\ud800-\udfff]", value)
 
 
 def _ids(given: Any) -> list[UUID]:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from convertq.web.context import web
 from convertq.web.jobs import find_row
+from convertq.web.json_answer import conditional
 from convertq.web.refusal import Refusal
 from convertq.worker.errors import Code
 from convertq.worker.files import open_regular
@@ -61,8 +62,29 @@ def _answer(request: Request, file: BinaryIO, job: DictRow) -> Response:
     answer.set_etag(f"{found.st_mtime_ns:x}-{found.st_size:x}")
     answer.headers["Content-Disposition"] = _attachment(job["original_filename"] or "")
     answer.headers["Cache-Control"] = "private, no-cache"
-    answer.make_conditional(request.environ, accept_ranges=True, complete_length=found.st_size)
+    asked = asked_range(request.headers.get("Range", ""), found.st_size)
+    environ = {name: value for name, value in request.environ.items() if name != "HTTP_RANGE"}
+    environ |= {"HTTP_RANGE": asked} if asked else {}
+    conditional(answer, environ, accept_ranges=True, complete_length=found.st_size)
     return answer
+
+
+def asked_range(text: str, size: int) -> str | None:
+    """As werkzeug takes it: one range. What is malformed, or several at once, counts as not asked (RFC 9110, 14.2)."""
+    parts = re.fullmatch(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", text, re.IGNORECASE)
+    if not parts or parts.groups() == ("", ""):
+        return None
+    first, last = (_number(digits) if digits else None for digits in parts.groups())
+    if first is None:
+        return f"bytes=-{min(last or 0, size)}"  # of the end no more than there is
+    if last is None:
+        return f"bytes={first}-"
+    return f"bytes={first}-{last}" if first <= last else None
+
+
+def _number(digits: str) -> int:
+    """Larger than any file is large enough: of very long numbers Python makes none."""
+    return int(digits) if len(digits) <= 18 else 10**18
 
 
 def _is_counted(request: Request, answer: Response) -> bool:

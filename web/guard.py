@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from convertq.web.refusal import Refusal
 from convertq.worker.errors import Code
 from flask import Response, request
@@ -49,8 +47,6 @@ def refuse_other_sites() -> None:
 
 
 def _is_ours(origin: str) -> bool:
-    """By host and port: the scheme that a proxy was reached by is not always passed on."""
-    try:
-        return urlsplit(origin).netloc.lower() == request.host.lower() != ""
-    except ValueError:
-        return False
+    """By host and port, and by the scheme where TLS is known of: a proxy does not always pass it on."""
+    schemes = ("https",) if request.is_secure else ("https", "http")
+    return origin.lower() in {f"{scheme}://{request.host.lower()}" for scheme in schemes if request.host}

@@ -26,10 +26,11 @@ class Page:
     jobs: Sequence[dict[str, Any]]
     active: int  # the owner's, on every page
     next: UUID | None  # the `before` of the page that follows
+    held: bool = False  # by the breaker
 
 
 def list_jobs(owner: str, status: str | None = None, limit: int = LIMIT, before: UUID | datetime | None = None) -> Page:
-    with web().connections.session() as database:
+    with web().connections.transaction() as database:
         created_at, job_id = find_place(database, before, owner)
         rows = database.run(
             "list_session_jobs", owner=owner, statuses=[status] if status else list(STATUSES),
@@ -37,7 +38,8 @@ def list_jobs(owner: str, status: str | None = None, limit: int = LIMIT, before:
         )  # fmt: skip
     found = [row for row in rows if row["id"] is not None]
     shown = [view_job(row, row, web().config, web().files) for row in found[:limit]]
-    return Page(shown, rows[0]["active"], shown[-1]["id"] if len(found) > limit else None)
+    following = shown[-1]["id"] if len(found) > limit else None
+    return Page(shown, rows[0]["active"], following, held=rows[0]["breaker"] != "closed")
 
 
 def find_place(database: Database, before: UUID | datetime | None, owner: str | None = None) -> Place:

@@ -26,6 +26,15 @@ def error_answer(refusal: Refusal) -> Response:
     return answer
 
 
+def conditional(answer: Response, environ: dict[str, Any], **range_of: Any) -> None:
+    """Makes it 304 or 206 where the request asks for that; 412 is refused as everything else is."""
+    if environ.get("HTTP_IF_MATCH", "").strip() == "*":  # any version; werkzeug looks for one of that name
+        environ = {name: value for name, value in environ.items() if name != "HTTP_IF_MATCH"}
+    answer.make_conditional(environ, **range_of)
+    if answer.status_code == 412:
+        raise Refusal(412, "it has changed: If-Match names another version")
+
+
 def _plain(value: Any) -> Any:
     if not isinstance(value, datetime):
         return str(value)

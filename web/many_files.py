@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from convertq.cli.words import counted
 from convertq.web.context import web
-from convertq.web.form import FIELD_LIMIT, Body, form_events
+from convertq.web.form import FIELD_LIMIT, OVERHEAD, Body, form_events
 from convertq.web.refusal import Refusal
 from convertq.web.upload import not_stored, record
+from convertq.worker.errors import Code
 from convertq.worker.submission import REFUSALS, Intake
+from convertq.worker.words import counted, size
 from flask import Request
 from multipart import MultipartSegment  # type: ignore[import-untyped]
 
@@ -58,7 +59,10 @@ class FilePart:
 def receive_files(request: Request, owner: str) -> Receipt:
     """Refused files are counted, and are in the list with their reason. Raises when none could be taken."""
     limit = web().config.max_upload_bytes * MOST_FILES
-    stream = form_events(Body(request.environ["wsgi.input"], limit), request.headers.get("Content-Type", ""))
+    if (request.content_length or 0) > limit + OVERHEAD:
+        raise Refusal(413, f"these files are larger than {size(limit)} together: send fewer at a time", Code.TOO_LARGE)
+    body = Body(request.environ["wsgi.input"], limit, request.content_length)
+    stream = form_events(body, request.headers.get("Content-Type", ""))
     receipt, files = Receipt(), 0
     fields: dict[str, bytearray] = {}
     for event in stream:

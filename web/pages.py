@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from convertq.cli.words import size
 from convertq.web import jobs
 from convertq.web.context import web
 from convertq.web.many_files import MOST_FILES, Receipt, receive_files
@@ -15,6 +14,7 @@ from convertq.web.session import owner
 from convertq.web.wording import (
     AWAY,
     BUSY,
+    NO_NAME,
     SEND_AGAIN,
     STATES,
     age,
@@ -26,6 +26,7 @@ from convertq.web.wording import (
     state_of,
 )
 from convertq.worker.errors import Code
+from convertq.worker.words import size
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -33,8 +34,8 @@ pages = Blueprint("pages", __name__)
 
 FILTERS = ("complete", "failed")
 #: what the script clones and fills
-BLANK = {"id": "", "status": "", "original_filename": "", "can_download": False, "can_retry": False}
-BLANK_LOOK = {**STATES["queued"], "help": None, "percent": None, "size": "", "age": "", "created_at": ""}
+BLANK = {"id": "", "status": "", "can_download": False, "can_retry": False}
+BLANK_LOOK = {**STATES["queued"], "name": "", "help": None, "percent": None, "size": "", "age": "", "created_at": ""}
 
 
 @pages.get("/")
@@ -43,23 +44,22 @@ def queue() -> Response:
     status = status if status in FILTERS else ""
     try:
         shown = jobs.list_jobs(owner(), status or None, before=_cursor(request.args.get("before")))
-        with web().connections.transaction() as database:
-            held = database.run("get_hold")[0]["breaker"] != "closed"
     except DatabaseDown:
-        return _queue_page(503, jobs.Page((), 0, None), status, held=False, away=True)
-    return _queue_page(200, shown, status, held=held)
+        return _queue_page(503, jobs.Page((), 0, None), status, away=True)
+    return _queue_page(200, shown, status)
 
 
-def _queue_page(code: int, shown: jobs.Page, status: str, *, held: bool, away: bool = False) -> Response:
+def _queue_page(code: int, shown: jobs.Page, status: str, *, away: bool = False) -> Response:
     config = web().config
     errors = errors_in_words(config.max_upload_bytes)
     now = datetime.now(UTC)
     text = render_template(
-        "queue.html", jobs=[(job, _look(job, now, errors, held=held)) for job in shown.jobs], active=shown.active,
-        next=shown.next, status=status, held=held, away=away, said=_said(), mappings=config.mappings_allowed,
+        "queue.html", jobs=[(job, _look(job, now, errors, held=shown.held)) for job in shown.jobs], active=shown.active,
+        next=shown.next, status=status, held=shown.held, away=away, said=_said(),
+        before=_cursor(request.args.get("before")), mappings=config.mappings_allowed,
         max_bytes=config.max_upload_bytes, max_size=limit_in_words(config.max_upload_bytes),
         words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_LOOK, most_files=MOST_FILES,
-        wording={"states": STATES, "errors": errors, "send_again": SEND_AGAIN},
+        wording={"states": STATES, "errors": errors, "send_again": SEND_AGAIN, "no_name": NO_NAME},
     )  # fmt: skip
     return make_response(text, code)
 
@@ -71,6 +71,7 @@ def _look(job: dict[str, Any], now: datetime, errors: dict[str, dict[str, str]],
         "detail": detail_of(job, state, now),
         "help": help_for(job, errors),
         "percent": percent_of(job),
+        "name": job["original_filename"] or NO_NAME,
         "size": size(job["bytes"]),
         "age": age(job["created_at"], now),
         "created_at": job["created_at"].isoformat(),

@@ -19,10 +19,11 @@ THREADS = 32  # of one process: most of them wait for a client
 STUCK_AFTER = 60  # s; a process that does not even accept is replaced
 GRACE = 30  # s for requests in hand when it is told to stop
 KEEP_ALIVE = 5  # s
+CONNECTIONS = 800  # of one process, most of them silent; below the 1024 descriptors that a process has by default
 
 
 class WebServer(BaseApplication):  # type: ignore[misc]
-    """gunicorn reads its settings here alone: no file, no command line, no variable of its own."""
+    """gunicorn reads its settings here: no file, no command line, and of its variables only FORWARDED_ALLOW_IPS."""
 
     def __init__(self, app: Flask, settings: dict[str, Any]) -> None:
         self._app, self._settings = app, settings
@@ -48,6 +49,8 @@ def serve(config: Config, listener: socket.socket | None, ready: Callable[[], No
         "timeout": STUCK_AFTER,
         "graceful_timeout": GRACE,
         "keepalive": KEEP_ALIVE,
+        "worker_connections": CONNECTIONS,
+        "forwarder_headers": "",  # else a client behind a proxy could name another path than the proxy has let through
         "preload_app": True,  # read once, shared by all processes
         "control_socket_disable": True,
         "logger_class": type("Bound", (WebLog,), {"log_of": staticmethod(log)}),

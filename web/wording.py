@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from convertq.cli.words import counted, size
 from convertq.worker.errors import Code
 from convertq.worker.submission import REFUSALS
+from convertq.worker.words import counted, size
 
 #: where a job is: how it looks (tone, icon), the word for it, and a detail
 STATES: dict[str, dict[str, str]] = {
@@ -31,6 +31,7 @@ STATES: dict[str, dict[str, str]] = {
     "refused": {"tone": "bad", "icon": "alert", "word": "Not accepted", "detail": ""},
 }
 
+NO_NAME = "(no name)"  # other programs store jobs too, and need not give one
 SEND_AGAIN = "What was uploaded is no longer here: upload the file again."
 
 #: what happened, and what the reader can do
@@ -68,8 +69,9 @@ ERRORS: dict[Code, tuple[str, str]] = {
         "Results are kept for a limited time. Upload the PDF again to have it converted anew.",
     ),
     Code.FORBIDDEN: (
-        "This file is somebody else's.",
-        "Conversions can be seen only in the browser that uploaded them.",
+        "This is not allowed from here.",
+        "Files can be seen and changed only in the browser that uploaded them, on the pages of this site. "
+        "Load this page anew, and tell whoever runs this service if that does not help.",
     ),
     Code.UNKNOWN: (
         "Something unexpected happened.",

@@ -16,10 +16,18 @@ NEWEST: Place = (datetime.max.replace(tzinfo=UTC), UUID(int=0))
 
 
 def find_jobs(
-    database: Database, status: str | None, owner: str | None, code: Code | None, limit: int, before: Place = NEWEST
+    database: Database,
+    status: str | None,
+    owner: str | None,
+    code: Code | None,
+    limit: int,
+    before: Place = NEWEST,
+    *,
+    dead: bool = False,
 ) -> list[DictRow]:
-    statuses = [status] if status else ["failed"] if code else list(STATUSES)
-    asked: dict[str, Any] = {"statuses": statuses, "error_code": code, "limit": limit}
+    """`dead`: only those that were given up after their last attempt."""
+    statuses = [status] if status else ["failed"] if code or dead else list(STATUSES)
+    asked: dict[str, Any] = {"statuses": statuses, "error_code": code, "dead_only": dead, "limit": limit}
     asked |= {"before_created_at": before[0], "before_id": before[1]}
     if owner is None:
         return database.run("list_jobs", **asked)

@@ -43,6 +43,7 @@ class Page:
     def leave(self) -> None:
         self.offline(False)
         self.scripts(True)
+        self.fingers(False)
         self.driver.get(BLANK)
 
     def complaints(self) -> list[str]:
@@ -52,13 +53,47 @@ class Page:
         values = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", values)
 
+    def fingers(self, on: bool) -> None:
+        """A touch screen instead of a mouse."""
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": on})
+
+    def too_small_to_hit(self, least: int = 44) -> list[str]:
+        """What can be pressed, is seen, and is smaller than a finger needs; a checkbox counts with its label."""
+        found: list[str] = self.run(
+            """
+            return [...document.querySelectorAll("a[href], button, input:not([type=file]), select")]
+              .filter((e) => e.checkVisibility() && !e.matches(".skip, .brand"))
+              .map((e) => [e, (e.closest("label") ?? e).getBoundingClientRect()])
+              .filter(([e, box]) => Math.min(box.height, box.width) < (e.type === "checkbox" ? 24 : arguments[0]))
+              .map(([e, box]) => `${e.outerHTML.slice(0, 80)} ${box.width} x ${box.height}`)
+            """,
+            least,
+        )
+        return found
+
     def offline(self, offline: bool) -> None:
         self.driver.execute_cdp_cmd("Network.enable", {})
-        values = {"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self._network(offline=offline)
+
+    def slow_uploads(self, bytes_a_second: int) -> None:
+        """As over a bad line; `offline(False)` ends it."""
+        self._network(uploadThroughput=bytes_a_second)
+
+    def _network(self, **conditions: Any) -> None:
+        values = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1, **conditions}
         self.driver.execute_cdp_cmd("Network.emulateNetworkConditions", values)
 
     def scripts(self, enabled: bool) -> None:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not enabled})
+
+    def hide(self) -> None:
+        """Its window is put away: it goes on living, and nobody sees it."""
+        self.driver.minimize_window()
+        eventually(lambda: self.run("return document.hidden"), what="a hidden page")
+
+    def unhide(self) -> None:
+        self.driver.set_window_size(1280, 900)
+        eventually(lambda: not self.run("return document.hidden"), what="a page that is seen")
 
     def let_time_pass(self, seconds: float) -> None:
         """For the page's timers alone, as quickly as they run; what they ask the server for is waited for."""

@@ -71,7 +71,10 @@ def test_it_shows_the_queue_its_last_hour_and_its_servers(signed_in: Page, scene
         eventually(lambda chart=chart: signed_in.all(f"#{chart} svg g *"), what=f"{chart} drawn")  # type: ignore[misc]
         described = signed_in.run("return document.getElementById(arguments[0]).textContent", f"{chart}-desc")
         assert "at most" in described
-    assert "GW_5XX" in signed_in.text("#chart-errors .legend")
+    items = "[...document.querySelectorAll('#chart-errors .legend li')]"
+    looks = f"return {items}.map((e) => [e.innerText, e.className.trim()])"
+    wanted = [["GW_5XX", "s2"], ["GW_TIMEOUT", "s4"], ["GW_4XX", "s1"], ["IO_ERROR", "s3"]]
+    assert signed_in.run(looks) == wanted, "a code keeps its colour, whichever is the most frequent"
 
 
 def test_a_chart_is_read_minute_by_minute_with_the_arrow_keys(signed_in: Page) -> None:
@@ -144,12 +147,51 @@ def test_those_given_up_are_found(signed_in: Page, scene: WholeSite) -> None:
     assert signed_in.all("#failures > .failure")
 
 
+def test_a_hidden_page_asks_nothing_until_it_is_seen_again(signed_in: Page) -> None:
+    signed_in.hide()
+    signed_in.let_time_pass(15)
+    asked = len(signed_in.answers("/api/admin/stats"))
+    signed_in.let_time_pass(120)
+    assert len(signed_in.answers("/api/admin/stats")) == asked
+    signed_in.unhide()
+    eventually(lambda: len(signed_in.answers("/api/admin/stats")) > asked, 3, "a look")
+
+
+def test_those_given_up_are_found_behind_thousands_that_were_not(page: Page, scene: WholeSite) -> None:
+    conn = scene.documents.conn
+    conn.execute(
+        "INSERT INTO jobs (owner_session_id, original_filename, bytes, sha256, status, failed_at, error_code,"
+        " dead_letter, created_at)"
+        " SELECT 'many', 'n' || n, 1, lpad('a' || n, 64, '0'), 'failed', now(), 'UNKNOWN', n > 1500,"
+        "        now() - n * interval '1 s' FROM generate_series(1, 1503) AS n"
+    )
+    page.open("/admin")
+    page.one("#token").send_keys(TOKEN, Keys.ENTER)
+    page.wait_for("Circuit breaker")
+    page.one("#filter [name=owner]").send_keys("many")
+    eventually(lambda: set(page.texts("#failures .owner")) == {"many"}, what="only of many")
+    page.click("#filter [name=dead]")
+    eventually(lambda: page.texts("#failures .file") == ["n1501", "n1502", "n1503"], what="the three given up")
+    assert not page.one("#more-failures").is_displayed()
+    page.one("#filter [name=owner]").send_keys(" else")
+    page.wait_for("No failed job matches", "#no-matches")
+    page.click("#no-matches button")
+    eventually(lambda: page.all("#failures > .failure"), what="all of them again")
+    assert page.has_focus("#filter [name=code]")
+
+
 def test_it_fits_a_small_phone(signed_in: Page) -> None:
     signed_in.size(360, 700)
     signed_in.wait_for("conv-01:2114", "#servers")
     wide = "return [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > 360)"
     assert signed_in.run(f"{wide}.map((e) => e.outerHTML.slice(0, 80))") == []
     assert signed_in.run("return document.documentElement.scrollWidth") <= 360
+
+
+def test_everything_on_it_can_be_hit_with_a_finger(signed_in: Page) -> None:
+    signed_in.size(390, 844)
+    signed_in.fingers(True)
+    assert signed_in.too_small_to_hit() == []
 
 
 def test_the_list_of_the_server_and_the_list_of_the_script_are_the_same(page: Page, scene: WholeSite) -> None:

@@ -80,6 +80,24 @@ def test_many_dropped_files_all_arrive(page: Page) -> None:
     assert sorted(page.texts("#jobs .file")) == names
 
 
+def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, folder: Path) -> None:
+    page.open()
+    page.offline(False)
+    page.slow_uploads(100_000)
+    for name in ("first.pdf", "second.pdf"):
+        (folder / name).write_bytes(PDF + b"%" * 800_000 + uuid4().bytes)
+    page.choose(folder / "first.pdf", folder / "second.pdf")
+    for name in ("first.pdf", "second.pdf"):
+        row = page.wait_for_row(name, "Uploading")
+        bar = page.one(f"{row} progress")
+        eventually(lambda bar=bar: 0 < int(bar.get_attribute("value") or 0) < 100, what="a part of it")  # type: ignore[misc]
+    assert bar.get_attribute("aria-label") == "Progress of second.pdf"
+    page.click(f"{page.row('second.pdf')} .drop-it")
+    page.offline(False)
+    page.wait_for_row("first.pdf", "Ready")
+    assert page.texts("#jobs .file") == ["first.pdf"]
+
+
 def test_the_same_file_again_joins_what_is_there(page: Page, folder: Path) -> None:
     page.open()
     same = pdf(folder, "same.pdf")
@@ -198,6 +216,27 @@ def test_it_asks_less_often_while_nothing_moves_and_not_at_all_when_all_is_done(
     assert len(page.answers("/api/jobs")) > asked
 
 
+def test_a_hidden_page_asks_nothing_and_catches_up_when_it_is_seen_again(
+    page: Page, whole: WholeSite, folder: Path
+) -> None:
+    let_go = threading.Event()
+    whole.gateway.default = held(let_go)
+    page.open()
+    page.choose(pdf(folder, "unwatched.pdf"))
+    row = page.wait_for_row("unwatched.pdf", "Converting")
+    page.hide()
+    page.let_time_pass(15)  # what was asked before is answered
+    asked = len(page.answers("/api/jobs"))
+    let_go.set()
+    whole.documents.wait_for(UUID(page.one(row).get_attribute("data-key")))
+    page.let_time_pass(120)
+    assert len(page.answers("/api/jobs")) == asked
+    assert "Converting" in page.text(row)
+    page.unhide()
+    page.wait_for_row("unwatched.pdf", "Ready", timeout=3)
+    assert len(page.answers("/api/jobs")) == asked + 1
+
+
 def test_without_a_script_files_are_uploaded_and_listed(page: Page, folder: Path) -> None:
     page.scripts(False)
     page.open()
@@ -236,3 +275,20 @@ def test_it_fits_a_small_phone(page: Page, folder: Path) -> None:
     page.choose(pdf(folder, name))
     page.wait_for_row(name, "Ready")
     assert page.run("return document.documentElement.scrollWidth") <= 360
+
+
+def test_without_a_script_it_fits_the_smallest_screen(page: Page) -> None:
+    page.size(320, 600)
+    page.scripts(False)
+    page.open()
+    assert page.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["width"] <= 320
+
+
+def test_everything_on_it_can_be_hit_with_a_finger(page: Page, whole: WholeSite, folder: Path) -> None:
+    whole.gateway.default = status(400)
+    page.size(390, 844)
+    page.fingers(True)
+    page.open()
+    page.choose(pdf(folder, "failed.pdf"))
+    page.wait_for_row("failed.pdf", "Failed")
+    assert page.too_small_to_hit() == []

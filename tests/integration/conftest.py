@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -130,3 +131,15 @@ def visitor(place: Place) -> Visitor:
 @pytest.fixture
 def operator(place: Place) -> Visitor:
     return place.site.operator()
+
+
+@pytest.fixture
+def impatient(environment: Environment) -> Iterator[Site]:
+    """A web server that waits for a second where others wait for half a minute."""
+    program = (sys.executable, "-m", "tests.impatient_web")
+    settings = environment(WEB_PROCESSES=1, ADMIN_TOKEN=TOKEN, PYTHONPATH=str(Path(__file__).parents[2]))
+    process = Process("web", "run", "--port", "0", environment=settings, program=program)
+    try:
+        yield Site(process)
+    finally:
+        assert process.end() == []

@@ -91,7 +91,7 @@ def test_list_reads_only_the_newest_of_a_large_table(conn: Conn) -> None:
     conn.execute("ANALYZE jobs")
     explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
     wanted: dict[str, Any] = {"statuses": ["queued", "complete"], "error_code": None, "limit": 50, "owner": "o3"}
-    wanted |= {"before_created_at": NEWEST[0], "before_id": NEWEST[1]}
+    wanted |= {"dead_only": False, "before_created_at": NEWEST[0], "before_id": NEWEST[1]}
     for name in ("list_jobs", "list_owner_jobs"):
         plan = conn.execute(explain + sql.query(name, "public"), wanted).fetchone()
         assert plan

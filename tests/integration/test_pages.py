@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+import requests
 from convertq.web.many_files import MOST_FILES
 from convertq.web.wording import AWAY, BUSY, ERRORS
 from convertq.worker.errors import Code
@@ -19,9 +20,10 @@ from pytest_postgresql.executors import NoopExecutor
 from requests import Response
 
 from tests.conftest import Server, Web
-from tests.web_client import PDF, Visitor
+from tests.web_client import PDF, Visitor, error_of
 from tests.whole_site import Makings, WholeSite, whole_site
 
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>\u202efdp.exe'
 
 
@@ -223,6 +225,50 @@ def test_while_the_database_is_away_the_pages_say_so_in_words(web: Web) -> None:
     assert refused.status_code == 503
     assert AWAY[0] in read(refused).text
     assert read(visitor.get("/admin")).all("form")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/nothing"), ("GET", "/admin/"), ("PUT", "/"), ("GET", "/static/x")]
+)
+def test_an_address_that_is_not_there_is_a_page_for_people_and_json_for_programs(
+    visitor: Visitor, method: str, path: str
+) -> None:
+    code = 405 if method == "PUT" else 404
+    answer = visitor.request(method, path, headers={"Accept": BROWSER})
+    page = read(answer)
+    assert answer.status_code == code
+    assert "That did not work" in page.text
+    assert page.all("a", href="/")
+    assert error_of(visitor.request(method, path)) == (code, "UNKNOWN")
+
+
+def test_the_api_answers_in_json_whoever_asks(visitor: Visitor) -> None:
+    for path in ("/api/nothing", "/api/jobs/x", "/api/jobs?limit=x"):
+        assert error_of(visitor.get(path, headers={"Accept": BROWSER}))[1] == "UNKNOWN"
+
+
+def test_a_file_that_another_program_gave_no_name_is_shown_without(visitor: Visitor, whole: WholeSite) -> None:
+    for number, name in enumerate((None, "")):
+        whole.documents.insert(owner_session_id=visitor.owner, original_filename=name, sha256=f"{number:064}")
+    page = read(visitor.get("/"))
+    assert page.text.count("(no name)") >= 2
+    assert "None" not in page.text
+
+
+def test_a_form_that_announces_more_than_all_its_files_may_have_is_refused_unread(visitor: Visitor) -> None:
+    announced = str(MOST_FILES * (3 << 20) + (1 << 20))
+    kind = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": announced}
+    asked = requests.Request("POST", f"{visitor.url}/upload", headers={**visitor.headers, **kind}).prepare()
+    answer = visitor.send(asked, timeout=10)
+    assert answer.status_code == 413
+    assert "send fewer at a time" in read(answer).text
+
+
+def test_the_page_that_comes_up_to_date_does_not_say_again_what_was_uploaded(visitor: Visitor) -> None:
+    page = read(send(visitor, ("one.pdf", pdf())))
+    assert "1 file uploaded." in page.text
+    [again] = page.all("meta", **{"http-equiv": "refresh"})
+    assert again["content"] == "10; url=/"
 
 
 # -- those who would like to trick it --

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
 from tests.conftest import Web
 from tests.integration.conftest import Place
-from tests.jobs import expire_lease, fail, insert_job, one, register_server, status_of
+from tests.jobs import Conn, claim, expire_lease, fail, insert_job, one, register_server, status_of
 from tests.processes import run as run_convertq
-from tests.web_client import OPERATOR, PDF, TOKEN, Visitor, error_of
+from tests.waiting import eventually
+from tests.web_client import OPERATOR, PDF, TOKEN, Site, Visitor, error_of
 
 AN_ID = str(UUID(int=1))
 #: keys that differ from one moment to the next
@@ -67,14 +71,29 @@ def test_jobs_are_found_by_status_code_and_owner_page_by_page(operator: Visitor,
     assert found(status="failed") == [str(jobs["dead"]), str(jobs["failed"])]
     assert found(code="GW_4XX", status="") == [str(jobs["dead"]), str(jobs["failed"])]
     assert found(owner="nobody") == []
+    assert found(dead="true") == found(dead="true", status="failed") == [str(jobs["dead"])]
+    assert found(dead="true", status="queued") == []
+    assert found(dead="false") == found(dead="") == found()
     first = operator.get("/api/admin/jobs?limit=3").json()
     rest = operator.get("/api/admin/jobs", params={"before": first["next"]}).json()
     assert len(first["jobs"]) == 3
     assert [job["id"] for job in first["jobs"] + rest["jobs"]] == found()
     assert rest["next"] is None
-    for wrong in ("status=x", "code=x", "limit=0", "before=x", "owner=a%00b"):
+    for wrong in ("status=x", "code=x", "dead=x", "limit=0", "before=x", "owner=a%00b"):
         assert error_of(operator.get(f"/api/admin/jobs?{wrong}"))[0] == 400
     assert operator.get(f"/api/admin/jobs?before={uuid4()}").status_code == 404
+
+
+def test_those_given_up_are_found_among_any_number_of_others(site: Site, conn: Conn) -> None:
+    """The newest thousands failed for good at their first attempt."""
+    conn.execute(
+        "INSERT INTO jobs (owner_session_id, bytes, sha256, status, created_at, failed_at, error_code, dead_letter)"
+        " SELECT 'one', 1, lpad(n::text, 64, '0'), 'failed', now() - n * interval '1 s', now(), 'UNKNOWN', n > 2998"
+        "   FROM generate_series(1, 3000) AS n"
+    )
+    for asked in ({}, {"owner": "one"}, {"code": "UNKNOWN"}):
+        answer = site.operator().get("/api/admin/jobs", params={"dead": "true", "limit": "5", **asked}).json()
+        assert ([job["dead_letter"] for job in answer["jobs"]], answer["next"]) == ([True, True], None)
 
 
 def test_the_history_has_a_row_for_every_minute(operator: Visitor) -> None:
@@ -132,7 +151,7 @@ def test_failed_jobs_are_retried_in_bulk(place: Place, operator: Visitor) -> Non
 @pytest.mark.parametrize(
     "wrong",
     [[], "x", {"ids": []}, {"ids": ["x"]}, {"ids": [1]}, {"ids": None}, {"code": "x"}, {"dead": "yes"}, {"owner": 1},
-     {"owner": "a\0b"}, {"id": []}, {"ids": [AN_ID], "dead": True}, {"ids": [AN_ID] * 1001}],
+     {"owner": "a\0b"}, {"owner": "\ud800"}, {"id": []}, {"ids": [AN_ID], "dead": True}, {"ids": [AN_ID] * 1001}],
     ids=lambda wrong: str(wrong)[:30],
 )  # fmt: skip
 def test_a_retry_that_cannot_be_understood_changes_nothing(operator: Visitor, wrong: Any) -> None:
@@ -151,6 +170,8 @@ def test_a_body_that_is_no_json_or_too_long_is_refused(operator: Visitor) -> Non
     route = "/api/admin/retry-failed"
     assert error_of(operator.post(route, data=b"{", headers={"Content-Type": "application/json"}))[0] == 400
     assert error_of(operator.post(route, data=b"ids=1"))[0] == 400
+    deep = b'{"ids": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert error_of(operator.post(route, data=deep, headers={"Content-Type": "application/json"}))[0] == 400
     long = b"[" + b" " * 2_000_000 + b"]"
     assert error_of(operator.post(route, data=long, headers={"Content-Type": "application/json"}))[0] == 413
 
@@ -168,6 +189,19 @@ def test_without_a_token_the_routes_do_not_exist(web: Web) -> None:
         assert visitor.post(route, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 404
 
 
+def test_work_that_takes_long_is_not_taken_for_a_slow_client(impatient: Site, conn: Conn, database_url: str) -> None:
+    """A bulk retry of very many jobs; here its row is locked, and a client has a second."""
+    job_id = impatient.visitor().submitted()
+    assert fail(conn, claim(conn))
+    with psycopg.connect(database_url) as locked, ThreadPoolExecutor() as aside:
+        locked.execute("SELECT FROM jobs FOR UPDATE")
+        began = time.monotonic()
+        asked = aside.submit(impatient.operator().post, "/api/admin/retry-failed", json={"ids": [str(job_id)]})
+        eventually(lambda: time.monotonic() - began > 4)
+        locked.rollback()
+        assert asked.result().json() == {"queued": 1, "skipped": 0}
+
+
 def test_the_token_is_asked_for_before_all_else(place: Place) -> None:
     other_site = place.site.visitor(**{"Sec-Fetch-Site": "cross-site"})
     assert other_site.post("/api/admin/reclaim").status_code == 401
@@ -183,7 +217,7 @@ def test_neither_the_token_nor_a_session_is_ever_logged(place: Place, operator: 
     operator.get("/api/admin/stats?token=in-the-query")
     operator.get("/api/admin/nothing")
     place.site.visitor(Authorization=f"Bearer {TOKEN}x").get("/api/admin/stats")
-    place.site.process.wait_for_event("request", path="/api/admin/nothing", http_status=404)
+    place.site.process.wait_for_event("request", path="/api/admin/stats", http_status=401)
     log = place.site.process.tail(10_000)
     assert '"path": "/api/admin/stats"' in log
     for secret in (TOKEN, owner, "in-the-query"):

@@ -63,6 +63,59 @@ def test_a_range_that_it_has_not_is_refused(visitor: Visitor, job_id: UUID) -> N
     assert answer.headers["Content-Range"] == f"bytes */{len(XML)}"
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "bytes=a-b",
+        "bytes=",
+        "bytes",
+        "bytes=5-2",
+        "bytes=--1",
+        "bytes=-",
+        "items=0-1",
+        "bytes=0-1,3-4",
+        "bytes=0;x",
+        "",
+    ],
+)
+def test_a_range_that_says_nothing_is_as_none(visitor: Visitor, job_id: UUID, nonsense: str) -> None:
+    answer = visitor.get(f"/api/jobs/{job_id}/download", headers={"Range": nonsense})
+    assert (answer.status_code, answer.content) == (200, XML)
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "last"),
+    [
+        ("bytes=0-0", 0, 0),
+        (f"bytes=-{len(XML) + 1}", 0, len(XML) - 1),  # as much of the end as there is: all of it
+        ("bytes=-" + "9" * 5000, 0, len(XML) - 1),
+        ("bytes=5-" + "9" * 5000, 5, len(XML) - 1),
+        (f"bytes={len(XML) - 1}-{len(XML) + 5}", len(XML) - 1, len(XML) - 1),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_range_ends_with_the_file(visitor: Visitor, job_id: UUID, asked: str, first: int, last: int) -> None:
+    for method in ("GET", "HEAD"):
+        answer = visitor.request(method, f"/api/jobs/{job_id}/download", headers={"Range": asked})
+        assert answer.status_code == 206
+        assert answer.headers["Content-Range"] == f"bytes {first}-{last}/{len(XML)}"
+        assert answer.content == (XML[first : last + 1] if method == "GET" else b"")
+
+
+@pytest.mark.parametrize("nothing", ["bytes=-0", "bytes=" + "9" * 5000 + "-"], ids=len)
+def test_a_range_of_nothing_is_refused(visitor: Visitor, job_id: UUID, nothing: str) -> None:
+    assert error_of(visitor.get(f"/api/jobs/{job_id}/download", headers={"Range": nothing}))[0] == 416
+
+
+def test_who_wants_another_version_gets_none(place: Place, visitor: Visitor, job_id: UUID) -> None:
+    for route in (f"/api/jobs/{job_id}/download", "/api/jobs"):
+        assert error_of(visitor.get(route, headers={"If-Match": '"another"'})) == (412, "UNKNOWN")
+        etag = visitor.head(route).headers["ETag"]
+        for right in (etag, f'"another", {etag}', "*"):
+            assert visitor.get(route, headers={"If-Match": right}).status_code == 200
+    assert downloads(place, job_id) == 3
+
+
 def test_who_has_it_already_is_told_so(place: Place, visitor: Visitor, job_id: UUID) -> None:
     route = f"/api/jobs/{job_id}/download"
     etag = visitor.head(route).headers["ETag"]

@@ -176,6 +176,32 @@ def test_a_page_that_has_not_changed_costs_a_few_bytes(place: Place, visitor: Vi
     assert changed.json()["jobs"][0]["status"] == "failed"
 
 
+def test_the_version_of_a_page_changes_with_all_that_it_tells(place: Place, visitor: Visitor) -> None:
+    """Also with what is in none of its rows: the number unfinished, a file that is gone, the breaker."""
+    job_id = visitor.submitted(a_pdf())
+    place.complete(job_id)
+    seen = {"complete": "", "queued": ""}
+
+    def changed(status: str) -> bool:
+        headers = {"If-None-Match": seen[status]} if seen[status] else {}
+        answer = visitor.get(f"/api/jobs?status={status}", headers=headers)
+        seen[status] = answer.headers["ETag"]
+        return answer.status_code == 200
+
+    assert changed("complete")
+    assert not changed("complete")
+    visitor.submitted(a_pdf())
+    assert changed("complete"), "active has changed"
+    (place.dirs.results / f"{job_id}.xml").unlink()
+    assert changed("complete"), "it cannot be downloaded any more"
+    assert changed("queued")
+    set_breaker(place.conn, "open")
+    assert changed("queued"), "it is held"
+    set_breaker(place.conn, "closed")
+    assert changed("queued")
+    assert not changed("queued")
+
+
 @pytest.mark.parametrize("query", ["status=lost", "limit=0", "limit=201", "limit=many", "before=yesterday", "before=0"])
 def test_a_list_that_cannot_be_asked_for_is_refused(visitor: Visitor, query: str) -> None:
     assert error_of(visitor.get(f"/api/jobs?{query}")) == (400, "UNKNOWN")

@@ -43,3 +43,15 @@ def test_it_is_served_to_anybody(site: Site) -> None:
     served = site.visitor().get("/api/openapi.json").json()
     assert served["openapi"] == "3.1.0"
     assert served["paths"].keys() == contract(("x",))["paths"].keys()
+
+
+def test_every_route_has_a_name_of_its_own_for_generated_clients() -> None:
+    names = [route["operationId"] for methods in contract(("x",))["paths"].values() for route in methods.values()]
+    assert len(set(names)) == len(names)
+    assert {"post_jobs", "get_job", "get_job_download", "post_job_retry", "post_admin_breaker_action"} <= set(names)
+
+
+def test_the_contract_names_what_a_download_can_be_asked_for() -> None:
+    download = contract(("x",))["paths"]["/api/jobs/{job_id}/download"]["get"]
+    assert {"Range", "If-Range", "If-None-Match", "If-Match"} <= {given["name"] for given in download["parameters"]}
+    assert {"ETag", "Content-Disposition", "Content-Range"} <= set(download["responses"]["206"]["headers"])

@@ -5,8 +5,10 @@ Routes are taken from the application itself: a new one cannot be forgotten.
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import psycopg
@@ -15,11 +17,19 @@ import requests
 from convertq.web.app import create_app
 from convertq.web.web_log import make_log
 
+from tests.conftest import Web
 from tests.integration.conftest import Place
 from tests.jobs import config, everything, fail, insert_job, queue
-from tests.web_client import OPERATOR, PDF, SAME_ORIGIN, Visitor, error_of
+from tests.web_client import OPERATOR, PDF, SAME_ORIGIN, Site, Visitor, error_of
 
 A_V4 = "0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11"
+#: what would tell of a version, a size or a range
+CURIOUS = {
+    "Range": "bytes=0-0",
+    "If-None-Match": "*",
+    "If-Match": '"x"',
+    "If-Modified-Since": "Tue, 01 Jan 2030 00:00:00 GMT",
+}
 STATES = ("uploaded", "queued", "processing", "complete", "failed")
 
 
@@ -53,13 +63,17 @@ def named(route: Route) -> str:
 
 @pytest.fixture(scope="module")
 def jobs(place: Place) -> list[UUID]:
-    """A stranger's, one in each state, with all that can hang on a job."""
+    """A stranger's, one in each state, with all that can hang on a job; one with a long history."""
     stranger = place.site.visitor()
     made = [stranger.submitted(PDF + uuid4().hex.encode()) for _ in range(4)]
     assert fail(place.conn, place.claim(made[0]))
     place.complete(made[1])
     assert queue(place.conn).report_progress(place.claim(made[2]), "reading", 1, 1, 2)
     place.conn.execute("UPDATE jobs SET priority = -1000 WHERE id = %s", [made[3]])
+    place.conn.execute(
+        "INSERT INTO job_events (job_id, event_type, meta) SELECT %s, 'retry', '{}' FROM generate_series(1, 3000)",
+        [made[3]],
+    )
     return [*made, insert_job(place.conn, "uploaded", owner_session_id=stranger.owner)]
 
 
@@ -74,12 +88,14 @@ def test_there_are_routes_of_a_job() -> None:
 def test_a_strangers_job_is_forbidden_in_the_same_words_whatever_it_is(
     place: Place, visitor: Visitor, jobs: list[UUID], route: Route
 ) -> None:
+    assert visitor.owner  # its cookie is set already
     before = everything(place.conn)
-    answers = [visitor.request(route.method, route.url(job_id)) for job_id in jobs]
+    answers = [visitor.request(route.method, route.url(job_id), headers=CURIOUS) for job_id in jobs]
     assert {answer.status_code for answer in answers} == {403}
     assert len({answer.content for answer in answers}) == 1
-    names = [{name: value for name, value in answer.headers.items() if name != "Date"} for answer in answers[1:]]
-    assert names == [names[0]] * len(names)
+    headers = [{name: value for name, value in answer.headers.items() if name != "Date"} for answer in answers]
+    assert headers == [headers[0]] * len(headers)
+    assert not {"ETag", "Last-Modified", "Content-Range", "Content-Disposition", "Set-Cookie"} & headers[0].keys()
     if route.method != "HEAD" and route.rule.startswith("/api"):
         assert error_of(answers[0]) == (403, "FORBIDDEN")
     assert everything(place.conn) == before
@@ -136,6 +152,18 @@ def test_behind_tls_the_cookie_is_secure(place: Place) -> None:
     assert "Secure" in answer.headers["Set-Cookie"]
 
 
+def test_of_a_proxy_elsewhere_tls_is_believed_only_where_it_is_named(web: Web) -> None:
+    """127.0.0.2 stands for another host."""
+
+    def cookie(site: Site) -> str:
+        elsewhere = http.client.HTTPConnection("127.0.0.1", urlsplit(site.url).port, 10, ("127.0.0.2", 0))
+        elsewhere.request("GET", "/", headers={"X-Forwarded-Proto": "https"})
+        return elsewhere.getresponse().headers["Set-Cookie"]
+
+    assert "Secure" not in cookie(web())
+    assert "Secure" in cookie(web(FORWARDED_ALLOW_IPS="127.0.0.2"))
+
+
 @pytest.mark.parametrize(
     "made_up", ["cli", "", "../x", "x" * 5000, str(UUID(int=1)), A_V4.upper(), f"{{{A_V4}}}", A_V4.replace("-", "")]
 )
@@ -165,14 +193,24 @@ OTHERS: tuple[dict[str, str], ...] = (
     {"Sec-Fetch-Site": "none"},
     {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     {"Origin": "http://[", "Referer": "http://127.0.0.1/"},
+    {"Origin": ""},
+    {"Origin": "http://127.0.0.1"},
+    {"Referer": "{site}/"},
+    {"Origin": "http://sub.{host}"},
+    {"Origin": "ftp://{host}"},
+    {"Origin": "//{host}"},
+    {"Origin": "http://{host}/"},
+    {"Origin": "http://{host}", "X-Forwarded-Proto": "https"},
+    {"Origin": "http://{host}", "Host": "convert.example"},
 )
 
 
 @pytest.mark.parametrize("route", CHANGING, ids=named)
 def test_a_change_that_another_site_asks_for_is_refused(place: Place, jobs: list[UUID], route: Route) -> None:
     before = everything(place.conn)
+    host = urlsplit(place.site.url).netloc
     for headers in OTHERS:
-        sent = {**OPERATOR, **headers}
+        sent = {**OPERATOR, **{name: value.format(site=place.site.url, host=host) for name, value in headers.items()}}
         answer = requests.request(route.method, place.site.url + route.url(jobs[0]), headers=sent, timeout=10)
         assert answer.status_code == 403, headers
     assert everything(place.conn) == before

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from uuid import uuid4
 
 import requests
@@ -88,6 +89,7 @@ def test_the_token_is_masked_where_settings_are_shown(environment: Environment) 
     assert "very-secret" not in shown.stdout
 
 
+FORM = b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + PDF + b"\r\n--x--\r\n"
 #: what systemd does for a socket unit: the socket is descriptor 3, and two variables say so
 ACTIVATE = """
 import os, sys
@@ -115,6 +117,35 @@ def test_it_takes_over_the_socket_of_systemd(environment: Environment) -> None:
             process.terminate()
             process.communicate(timeout=15)
         assert process.returncode == 0
+
+
+def test_on_a_socket_with_a_path_a_proxy_is_served_and_believed(environment: Environment, tmp_path: Path) -> None:
+    place = tmp_path / "web.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-c", ACTIVATE, str(listener.fileno()), CONSOLE_SCRIPT, "web", "run"],
+            env=environment(WEB_PROCESSES=1), pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            with socket.socket(socket.AF_UNIX) as line:
+                line.settimeout(20)
+                line.connect(str(place))
+                line.sendall(
+                    b"POST /api/jobs HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n"
+                    b"X-Forwarded-Proto: https\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+                    b"Content-Length: %d\r\n\r\n" % len(FORM)
+                )
+                for at in range(0, len(FORM), 40):
+                    line.sendall(FORM[at : at + 40])
+                answer = b"".join(iter(lambda: line.recv(65536), b""))
+        finally:
+            process.terminate()
+            process.communicate(timeout=15)
+    assert answer.startswith(b"HTTP/1.1 201 ")
+    assert b"; Secure;" in answer
 
 
 def test_what_changes_or_goes_wrong_is_one_line_of_the_log_and_a_look_is_none(site: Site) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +15,6 @@ from convertq.web.server import THREADS
 from tests.conftest import Environment, Web
 from tests.integration.conftest import Place
 from tests.jobs import Conn, claim, complete, one
-from tests.processes import Process
 from tests.waiting import eventually
 from tests.web_client import PDF, Site, Visitor, error_of
 
@@ -154,17 +153,6 @@ def test_memory_does_not_grow_with_an_upload_or_a_download(web: Web, conn: Conn,
 # -- slow clients --
 
 
-@pytest.fixture
-def impatient(environment: Environment) -> Iterator[Site]:
-    program = (sys.executable, "-m", "tests.impatient_web")
-    settings = environment(WEB_PROCESSES=1, PYTHONPATH=str(Path(__file__).parents[2]))
-    process = Process("web", "run", "--port", "0", environment=settings, program=program)
-    try:
-        yield Site(process)
-    finally:
-        assert process.end() == []
-
-
 def test_clients_that_say_nothing_or_little_hold_nobody_up_for_long(impatient: Site, conn: Conn) -> None:
     starts = [
         b"",
@@ -197,6 +185,34 @@ def test_a_client_that_drips_its_upload_is_told_and_cut_off(impatient: Site) -> 
             except TimeoutError:
                 line.sendall(b"%")
         assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_who_announces_much_and_sends_little_is_cut_off_as_soon(impatient: Site) -> None:
+    """By what comes, not by what is announced: else forty megabytes would be waited for."""
+    with dial(impatient) as line:
+        line.sendall(head(40_000_000) + HEAD + PDF)
+        line.settimeout(0.2)
+        answer = b""
+        for _ in range(50):
+            try:
+                answer += heard(line)
+                break
+            except TimeoutError:
+                line.sendall(b"%")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_upload_that_goes_on_has_the_time_that_it_needs(impatient: Site) -> None:
+    """Here a second, and another for every megabyte."""
+    size = 4_000_000
+    with dial(impatient) as line:
+        line.sendall(head(len(HEAD) + len(PDF) + size + len(TAIL)) + HEAD + PDF)
+        began = time.monotonic()
+        for sent in range(40):
+            eventually(lambda sent=sent: time.monotonic() - began > sent * 0.05)  # type: ignore[misc]
+            line.sendall(b"%" * (size // 40))
+        line.sendall(TAIL)
+        assert heard(line).startswith(b"HTTP/1.1 201 ")
 
 
 def test_a_client_that_takes_nothing_of_its_download_is_cut_off(

@@ -12,7 +12,7 @@ import { counted, span } from "./words.js";
 const HISTORY_EVERY = 15000;
 const FAILURES_EVERY = 5000;
 const MINUTES = 60;
-const MOST_CODES = 4; // with a colour of their own
+const CODE_LOOKS = { GW_5XX: "s2", GW_TIMEOUT: "s4", GW_4XX: "s1", IO_ERROR: "s3" };
 
 const element = (id) => document.getElementById(id);
 const plain = (number) => number.toLocaleString("en", { maximumFractionDigits: 1 });
@@ -105,28 +105,18 @@ function drawHistory({ minutes }) {
   charts.errors.show(at, errorSeries(minutes));
 }
 
-/** The most frequent codes by name, the others together. */
+/** A code keeps its colour, however frequent it is; those without one share the last. */
 function errorSeries(minutes) {
-  const totals = new Map();
-  for (const { errors } of minutes)
-    for (const [code, jobs] of Object.entries(errors)) totals.set(code, (totals.get(code) ?? 0) + jobs);
-  const codes = [...totals].sort(([, a], [, b]) => b - a).map(([code]) => code);
-  const looks = ["s2", "s4", "s1", "s3"];
-  const series = codes.slice(0, MOST_CODES).map((code, index) => ({
-    name: code,
-    look: looks[index],
-    values: minutes.map(({ errors }) => errors[code] ?? 0),
-  }));
-  const rest = codes.slice(MOST_CODES);
-  if (rest.length) {
-    series.push({
-      name: "other",
-      look: "s5",
-      values: minutes.map(({ errors }) => rest.reduce((sum, code) => sum + (errors[code] ?? 0), 0)),
-    });
-  }
+  const codes = new Set(minutes.flatMap(({ errors }) => Object.keys(errors)));
+  const known = Object.keys(CODE_LOOKS).filter((code) => codes.has(code));
+  const rest = [...codes].filter((code) => !(code in CODE_LOOKS));
+  const series = known.map((code) => ({ name: code, look: CODE_LOOKS[code], values: sums(minutes, [code]) }));
+  if (rest.length) series.push({ name: rest.sort().join(", "), look: "s5", values: sums(minutes, rest) });
   return series;
 }
+
+const sums = (minutes, codes) =>
+  minutes.map(({ errors }) => codes.reduce((sum, code) => sum + (errors[code] ?? 0), 0));
 
 // -- looking --
 

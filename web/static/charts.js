@@ -50,6 +50,7 @@ export class Chart {
     this.#series = series;
     put(this.#figure.querySelector("desc"), this.#inWords());
     const legend = this.#figure.querySelector(".legend");
+    legend.hidden = this.#isQuiet();
     legend.replaceChildren(
       ...series.map(({ name, look }) => {
         const item = document.createElement("li");
@@ -96,9 +97,10 @@ export class Chart {
     if (!this.#minutes.length || !this.#svg.clientWidth) return;
     this.#svg.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
     const group = document.createElementNS(NS, "g");
+    const quiet = this.#isQuiet();
     const top = this.#top();
-    this.#drawAxes(group, top);
-    if (this.#isQuiet())
+    this.#drawAxes(group, top, quiet ? [0] : top === 1 ? [0, 1] : [0, top / 2, top]);
+    if (quiet)
       node(group, "text", { x: this.#width / 2, y: HEIGHT / 2, class: "quiet-words" }, "nothing in this hour");
     else if (this.#kind === "bars") this.#drawBars(group, top);
     else for (const series of this.#series) this.#drawLine(group, top, series);
@@ -111,8 +113,8 @@ export class Chart {
     return this.#series.every(({ values }) => values.every((value) => !value));
   }
 
-  #drawAxes(group, top) {
-    for (const value of top === 1 ? [0, 1] : [0, top / 2, top]) {
+  #drawAxes(group, top, values) {
+    for (const value of values) {
       const y = Math.round(this.#y(value, top)) + 0.5;
       node(group, "line", {
         x1: ROOM.left,

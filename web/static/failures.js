@@ -7,7 +7,6 @@ import { age, clock, counted } from "./words.js";
 
 const PAGE = 20;
 const MOST = 200; // of one answer
-const MOST_REQUESTS = 5; // while looking for those that were given up
 
 const list = document.getElementById("failures");
 const filter = document.getElementById("filter");
@@ -28,14 +27,13 @@ export async function lookForFailures() {
   const { code, owner, dead } = asked();
   const found = [];
   let before = null;
-  for (let requests = 0; requests < MOST_REQUESTS && found.length < wanted; requests += 1) {
-    const query = new URLSearchParams({ status: "failed", limit: dead ? MOST : Math.min(wanted, MOST) });
-    for (const [name, value] of Object.entries({ code, owner, before })) if (value) query.set(name, value);
+  do {
+    const query = new URLSearchParams({ status: "failed", limit: Math.min(wanted - found.length, MOST) });
+    for (const [name, value] of Object.entries({ code, owner, dead, before })) if (value) query.set(name, value);
     const answer = await ask(`jobs?${query}`);
-    found.push(...answer.jobs.filter((job) => job.dead_letter || !dead));
+    found.push(...answer.jobs);
     before = answer.next;
-    if (!before) break;
-  }
+  } while (before && found.length < wanted);
   jobs = found;
   next = before;
   draw();
@@ -49,14 +47,22 @@ function draw() {
     make: () => document.getElementById("failure-row").content.firstElementChild.cloneNode(true),
     fill: fillFailure,
   });
-  show(document.getElementById("no-failures"), jobs.length === 0);
+  drawEmpty();
   show(document.getElementById("bulk"), jobs.length > 0);
   show(document.getElementById("more-failures"), Boolean(next));
   drawSelection();
 }
 
+/** An owner that was mistyped must not look like good news. */
+function drawEmpty() {
+  const { code, owner, dead } = asked();
+  const chosen = Boolean(code || owner || dead);
+  show(document.getElementById("no-failures"), jobs.length === 0 && !chosen);
+  show(document.getElementById("no-matches"), jobs.length === 0 && chosen);
+}
+
 function fillFailure(row, job) {
-  const name = job.original_filename ?? "(no name)";
+  const name = job.original_filename || "(no name)";
   put(row.querySelector(".file bdi"), name);
   set(row.querySelector(".file"), "title", name);
   put(row.querySelector(".owner"), `${job.owner_session_id ?? "no owner"}`);
@@ -130,6 +136,11 @@ export function watchFailures(handle) {
     if (!(await confirm("Retry all that match?", text, "Retry all"))) return;
     const chosen = { ...(code && { code }), ...(owner && { owner }), ...(dead && { dead }) };
     retry(chosen);
+  });
+  document.querySelector("#no-matches button").addEventListener("click", () => {
+    filter.reset();
+    filter.elements.code.focus();
+    renewed();
   });
   document.querySelector("#more-failures button").addEventListener("click", () => {
     wanted += PAGE;

@@ -2,7 +2,7 @@
 
 import { announce, arrange, show } from "./dom.js";
 import { Poller } from "./poll.js";
-import { fillJob, fillUpload, inWords, isActive, makeRow, refresh } from "./row.js";
+import { fillJob, fillUpload, inWords, isActive, makeRow, nameOf, refresh } from "./row.js";
 import { Uploads } from "./uploads.js";
 import { clock, counted } from "./words.js";
 
@@ -64,9 +64,9 @@ function tell(ended) {
     ];
     announce(parts.filter(Boolean).join(", "));
   } else if (ended.length) {
-    const lines = ready.map((job) => `${job.original_filename} is ready to download`);
+    const lines = ready.map((job) => `${nameOf(job)} is ready to download`);
     announce(
-      [...lines, ...failed.map((job) => `${job.original_filename} failed. ${inWords(job.error_code).what}`)].join(". "),
+      [...lines, ...failed.map((job) => `${nameOf(job)} failed. ${inWords(job.error_code).what}`)].join(". "),
     );
   }
 }
@@ -240,7 +240,7 @@ list.addEventListener("submit", async (event) => {
     const answer = await read(response);
     if (response.ok) {
       fillJob(row, answer, held);
-      announce(`${answer.original_filename} waits in line again`);
+      announce(`${nameOf(answer)} waits in line again`);
     } else {
       announce(answer.error.message);
     }

@@ -3,11 +3,12 @@
 import { put, set, show } from "./dom.js";
 import { age, clock, counted, size, span } from "./words.js";
 
-const { states, errors, send_again: sendAgain } = JSON.parse(document.getElementById("wording").textContent);
+const { states, errors, send_again: sendAgain, no_name: noName } = JSON.parse(document.getElementById("wording").textContent);
 const template = document.getElementById("row").content.firstElementChild;
 
 export const isActive = (job) => job.status !== "complete" && job.status !== "failed";
 const wasRefused = (job) => job.error_code === "NOT_PDF" || job.error_code === "TOO_LARGE";
+export const nameOf = (job) => job.original_filename || noName;
 export const inWords = (code) => errors[code] ?? errors.UNKNOWN;
 
 export function makeRow() {
@@ -74,7 +75,7 @@ function drawHelp(part, help) {
 
 export function fillJob(row, job, held) {
   const state = stateOf(job, held);
-  const name = job.original_filename ?? "";
+  const name = nameOf(job);
   row.job = job;
   set(row, "data-status", job.status);
   draw(row, {

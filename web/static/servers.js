@@ -42,7 +42,8 @@ function facts(server) {
   const beat = server.status === "stopped" ? "" : `heard ${span(server.heartbeat_seconds)} ago`;
   return [server.environment, `version ${server.version}`, `up ${span(server.up_seconds)}`, beat]
     .filter(Boolean)
-    .join(" · ");
+    .map((fact) => fact.replaceAll(" ", "\u00a0")) // a line breaks between two, never within one
+    .join("\u00a0· ");
 }
 
 /** Every worker of a server at work, busy or not; of any other, those that still hold a job. */
