@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import click
+from convertq.cli.context import configuration
 from convertq.cli.exit_code import ExitCode
 from convertq.cli.table import columns, cut, terminal_width
 from convertq.worker.db import Database
@@ -38,12 +39,17 @@ def wait_for_jobs(
             for row in news:
                 ended(row)
                 told.add(row["id"])
-            bar.show(rows, database.run("get_hold")[0]["breaker"] if bar.is_seen else "closed")
+            bar.show(rows, breaker_of(database) if bar.is_seen else "closed")
             left = deadline - time.monotonic()
             if all(row["status"] in TERMINAL for row in rows.values()) or left <= 0:
                 return rows
             pause = POLL_FIRST if news else min(POLL_MOST, pause * 1.5)
             time.sleep(min(pause, left))
+
+
+def breaker_of(database: Database) -> str:
+    hold = database.run("get_hold", heartbeat_timeout=configuration().worker_heartbeat_timeout_sec)[0]
+    return str(hold["breaker"])
 
 
 def verdict(rows: Sequence[Row]) -> ExitCode:

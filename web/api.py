@@ -8,7 +8,7 @@ from uuid import UUID
 from convertq.web.asked import LIMIT, MAX_LIMIT, asked_before, asked_choice, asked_number
 from convertq.web.context import web
 from convertq.web.download import download
-from convertq.web.jobs import Page, find_job, list_events, list_jobs, retry
+from convertq.web.jobs import Page, find_hold, find_job, list_events, list_jobs, retry
 from convertq.web.json_answer import conditional, json_answer, json_text
 from convertq.web.openapi import document
 from convertq.web.session import owner
@@ -78,7 +78,7 @@ def retry_one(job_id: UUID) -> Response:
 @api.get("/status")
 def status() -> Response:
     with web().connections.transaction() as database:
-        hold = database.run("get_hold")[0]
+        hold = find_hold(database)
         queued = Counters(database)("jobs", "queued")
     owner()  # a page that asks this first is a visitor too
     return json_answer({"breaker": hold["breaker"], "queue_depth": queued})

@@ -35,6 +35,7 @@ def list_jobs(owner: str, status: str | None = None, limit: int = LIMIT, before:
         rows = database.run(
             "list_session_jobs", owner=owner, statuses=[status] if status else list(STATUSES),
             before_created_at=created_at, before_id=job_id, limit=limit + 1,
+            heartbeat_timeout=web().config.worker_heartbeat_timeout_sec,
         )  # fmt: skip
     found = [row for row in rows if row["id"] is not None]
     shown = [view_job(row, row, web().config, web().files) for row in found[:limit]]
@@ -72,10 +73,14 @@ def find_row(database: Database, owner: str, job_id: UUID) -> DictRow:
     return database.run("get_session_job", id=job_id)[0]
 
 
+def find_hold(database: Database) -> DictRow:
+    return database.run("get_hold", heartbeat_timeout=web().config.worker_heartbeat_timeout_sec)[0]
+
+
 def find_job(owner: str, job_id: UUID) -> dict[str, Any]:
     with web().connections.transaction() as database:
         row = find_row(database, owner, job_id)
-        hold = database.run("get_hold")[0]
+        hold = find_hold(database)
     return view_job(row, hold, web().config, web().files)
 
 
@@ -92,7 +97,7 @@ def retry(owner: str, job_id: UUID) -> dict[str, Any]:
         check_owner(database, owner, job_id)
         queued = retry_job(database, web().files, job_id)
         row = database.run("get_session_job", id=job_id)[0]
-        hold = database.run("get_hold")[0]
+        hold = find_hold(database)
     if not queued:
         raise _why_not(row)
     return view_job(row, hold, web().config, web().files)

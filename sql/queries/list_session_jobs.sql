@@ -2,11 +2,13 @@
 -- One statement, because pages ask for it every second: breaker, active_servers and active are the same in every row.
 -- last_error: why the attempt before the wait for a retry did not succeed; the row itself has it once the job has failed.
 -- It is found by its words, not by its type: the index by type is for the last hour of all jobs, and would tempt the planner.
--- Parameters: owner, statuses, before_created_at, before_id, limit
+-- Parameters: heartbeat_timeout (s), owner, statuses, before_created_at, before_id, limit
 -- Rows: one per job; without a job one in which id is null
 WITH state AS MATERIALIZED (
     SELECT state AS breaker,
-           (SELECT count(*) FROM {schema}.servers WHERE status = 'active') AS active_servers,
+           (SELECT count(*) FROM {schema}.servers
+             WHERE status = 'active'
+               AND last_heartbeat_at >= now() - make_interval(secs => %(heartbeat_timeout)s)) AS active_servers,
            (SELECT count(*) FROM {schema}.jobs
              WHERE owner_session_id = %(owner)s AND status IN ('uploaded', 'queued', 'processing')) AS active
       FROM {schema}.circuit_breaker

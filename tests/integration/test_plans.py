@@ -75,6 +75,7 @@ ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
 CLAIM = {"look_for_due": True, "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
 PAGE = {
     "owner": "owner 7", "statuses": list(STATUSES), "before_created_at": NEWEST[0], "before_id": NEWEST[1], "limit": 51,
+    "heartbeat_timeout": 40,
 }  # fmt: skip
 #: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
 #: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.

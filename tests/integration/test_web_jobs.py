@@ -247,6 +247,17 @@ def test_a_waiting_job_says_why(place: Place, visitor: Visitor) -> None:
     assert why(job_id) == "Waits for attempt 2 of 3: the gateway answered 503"
 
 
+def test_a_server_that_has_fallen_silent_is_no_running_converter(place: Place, visitor: Visitor) -> None:
+    """A supervisor that was killed cannot say so."""
+    job_id = visitor.submitted(a_pdf())
+    place.conn.execute("DELETE FROM servers")  # whoever claims registers anew
+    register_server(place.conn, "host:9:silent")
+    place.conn.execute("UPDATE servers SET last_heartbeat_at = now() - interval '41 s'")
+    told = "Waits: no converter is running just now"
+    assert visitor.get(f"/api/jobs/{job_id}").json()["why"] == told
+    assert visitor.get("/api/jobs").json()["jobs"][0]["why"] == told
+
+
 def test_the_status_counts_the_queue_and_tells_nothing_else(place: Place, visitor: Visitor) -> None:
     before = visitor.get("/api/status").json()
     assert set(before) == {"breaker", "queue_depth"}
