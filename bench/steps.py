@@ -99,7 +99,7 @@ class OneWorker:
 
     def _complete(self, job: Job, done: Completed, began: float) -> None:
         result = str(self._files.result(job.id))
-        following, _ = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER), began)
+        _, (following, _) = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER), began)
         assert following is not None
         self._job = following
 

@@ -143,13 +143,15 @@ class JobQueue:
 
     def complete_and_claim(
         self, job: Job, outcome: Completed, result_path: str, claimant: Claimant, began: float
-    ) -> tuple[Job | None, Gate]:
-        """Commits. `began`: taken before the transaction, whose now() is what the new lease is counted from."""
+    ) -> tuple[bool, tuple[Job | None, Gate]]:
+        """Whether the lease was held, and the claim. Commits.
+
+        `began`: taken before the transaction, whose now() is what the new lease is counted from.
+        """
         question = self._ask(*claimant, began)
-        _, [row], _ = self.database.trips.make(
-            ("complete_job", self._completion(job, outcome, result_path)), ("claim_job", question.parameters), COMMIT
-        )
-        return self._understand(question, row)
+        both = {**question.parameters, "claimant": question.holder, **self._completion(job, outcome, result_path)}
+        [row], _ = self.database.trips.make(("complete_and_claim", both), COMMIT)
+        return row["completed"], self._understand(question, row)
 
     def schedule_retry(self, job: Job, outcome: RetryLater) -> datetime | None:
         """When it is due; None: the lease is lost."""

@@ -75,7 +75,7 @@ class Settlement:
         except Failure:
             self._queue.database.connection.rollback()
             raise
-        return True, self._queue.complete_and_claim(job, outcome, str(self._files.result(job.id)), claimant, began)
+        return self._queue.complete_and_claim(job, outcome, str(self._files.result(job.id)), claimant, began)
 
     def _publish(self, job: Job, outcome: Completed) -> None:
         """Inside the transaction that locks the row: whoever is not the holder never comes here."""

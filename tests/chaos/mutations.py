@@ -29,6 +29,7 @@ FENCED = (
     "report_progress",
     "lock_lease",
     "complete_job",
+    "complete_and_claim",
     "schedule_retry",
     "fail_job",
     "release_job",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,6 +20,7 @@ from convertq.worker.outcome import Completed
 from convertq.worker.settle import Settlement
 
 from tests.conftest import Connect
+from tests.integration.test_fences import HALVES
 from tests.jobs import (
     HOLDER,
     SERVER,
@@ -27,18 +30,31 @@ from tests.jobs import (
     claimed,
     config,
     events_of,
+    everything,
     insert_job,
     lose_lease,
     one,
     queue,
+    register_server,
     row_of,
     run,
     set_breaker,
     status_of,
     wait_until_blocked,
 )
+from tests.waiting import Row
 
 US = (SERVER, HOLDER)
+MOMENTS = (
+    "created_at", "queued_at", "started_at", "completed_at", "last_attempt_at", "expires_at", "lease_expires_at",
+    "updated_at",
+)  # fmt: skip
+
+
+def written(row: Row) -> dict[str, Any]:
+    """A moment by whether it is known; what makes a job another one not at all."""
+    told = {name: value is not None if name in MOMENTS else value for name, value in row.items()}
+    return {name: value for name, value in told.items() if name not in ("id", "sha256")}
 
 
 def settled(conn: Conn, files: Files, job: Job, **settings: object) -> tuple[Job | None, Gate] | None:
@@ -131,14 +147,58 @@ def test_a_trial_closes_the_breaker_before_anything_is_claimed(bounded: Conn, fi
     assert (status_of(bounded, job), breaker(bounded)["state"]) == ("complete", "closed")
 
 
-def test_a_job_that_waited_for_this_one_can_be_the_next(bounded: Conn, files: Files) -> None:
+def test_a_job_that_waited_for_this_one_is_queued_with_it_and_claimed_next(bounded: Conn, files: Files) -> None:
     job, dependant = claimed(bounded), insert_job(bounded, "uploaded")
     bounded.execute("INSERT INTO job_dependencies VALUES (%s, %s)", [dependant, job.id])
     claim = settled(bounded, files, job)
     assert claim
-    assert claim[0]
-    assert claim[0].id == dependant
+    assert claim[0] is None
+    assert status_of(bounded, dependant) == "queued"
+    following, _ = queue(bounded).claim_job(*US)
+    assert following
+    assert following.id == dependant
     assert events_of(bounded, dependant) == ["created", "queued", "processing"]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_lease_completes_nothing_and_claims_nothing(bounded: Conn, half: str) -> None:
+    """Also without the lock that comes before it."""
+    job = claimed(bounded, attempt_count=1)
+    insert_job(bounded)
+    before = everything(bounded)
+    stranger = replace(job, **HALVES[half])
+    completed, (following, _) = queue(bounded).complete_and_claim(stranger, Completed(None), "/x", US, time.monotonic())
+    assert (completed, following) == (False, None)
+    assert everything(bounded) == before
+
+
+def test_whoever_was_renamed_completes_by_the_old_name_and_claims_by_the_new(bounded: Conn) -> None:
+    """A supervisor that was declared dead while it slept registers anew; its worker's lease may have survived."""
+    job, next_id = claimed(bounded), insert_job(bounded)
+    renamed = register_server(bounded, "host:1:anew")
+    us = (renamed, f"{renamed}/1")
+    completed, (following, _) = queue(bounded).complete_and_claim(job, Completed(None), "/x", us, time.monotonic())
+    assert (completed, following and following.id) == (True, next_id)
+    worker = "SELECT meta ->> 'worker' AS name FROM job_events WHERE job_id = %s AND event_type = %s"
+    assert one(bounded, worker, job.id, "complete")["name"] == HOLDER
+    assert one(bounded, worker, next_id, "processing")["name"] == row_of(bounded, next_id)["leased_by"] == us[1]
+
+
+def test_a_completion_that_claims_writes_what_the_two_would_write(bounded: Conn, files: Files) -> None:
+    """Every column of both rows, but for the moments."""
+    kinds = ("plain", "together")
+    rows = {}
+    for kind in kinds:
+        bounded.execute("UPDATE jobs SET status = 'failed', error_code = 'UNKNOWN' WHERE status = 'queued'")
+        job, next_id = claimed(bounded, attempt_count=1), insert_job(bounded, attempt_count=1)
+        mine, outcome = queue(bounded), Completed(None, gateway_status=200, gateway_ms=7)
+        if kind == "together":
+            mine.complete_and_claim(job, outcome, "/results/x", US, time.monotonic())
+        else:
+            assert mine.complete_job(job, outcome, "/results/x")
+            assert mine.claim_job(*US)[0]
+        rows[kind] = [written(row_of(bounded, which)) for which in (job.id, next_id)]
+    assert rows["plain"] == rows["together"]
 
 
 def test_a_retry_that_is_due_is_found_in_the_middle_of_a_queue(bounded: Conn, files: Files) -> None:

@@ -147,9 +147,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert mine.begin_with_lease(claim) == held
         if not held:
             return multiple()
-        job, _ = mine.complete_and_claim(claim, Completed(None), "/results/a.xml", (server, holder), time.monotonic())
+        expected = self.model.claim(server, holder)  # first: what the completion queues is for the next claim
         self.model.complete(claim.id)
-        expected = self.model.claim(server, holder)
+        completed, (job, _) = mine.complete_and_claim(
+            claim, Completed(None), "/results/a.xml", (server, holder), time.monotonic()
+        )
+        assert completed
         assert (job and (job.id, job.attempt)) == (expected and (expected.id, expected.attempts))
         return job if job is not None else multiple()
 

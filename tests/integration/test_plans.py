@@ -77,11 +77,17 @@ PAGE = {
     "owner": "owner 7", "statuses": list(STATUSES), "before_created_at": NEWEST[0], "before_id": NEWEST[1], "limit": 51,
     "heartbeat_timeout": 40,
 }  # fmt: skip
+FROM_THE_START = {"after_priority": START[0], "after_created_at": START[1], "after_id": START[2]}
+CLAIMS = ("claim_job", "complete_and_claim")
 #: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
 #: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "claim_job": (
-        {**CLAIM, "after_priority": START[0], "after_created_at": START[1], "after_id": START[2]},
+        {**CLAIM, **FROM_THE_START},
+        {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
+    ),
+    "complete_and_claim": (
+        {**FENCE, **CLAIM, **FROM_THE_START, "claimant": HOLDER, "result_path": "x", "retention_days": 30, **ENDING},
         {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
     "promote_due_jobs": ({}, {"jobs_waiting_for_retry", "jobs_pkey"}),
@@ -188,8 +194,9 @@ def test_a_hot_statement_uses_its_index_and_reads_no_table_whole(conn: Conn, sta
     assert all("'processing'" in node.get("Index Cond", "") for node in on_status)
 
 
-def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn) -> None:
-    found = list(nodes(explain(conn, "claim_job", "force_generic_plan")))
+@pytest.mark.parametrize("statement", CLAIMS)
+def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn, statement: str) -> None:
+    found = list(nodes(explain(conn, statement, "force_generic_plan")))
     assert "jobs_claimable" in {node.get("Index Name") for node in found}
     assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
 
@@ -210,6 +217,7 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
     ("statement", "pages"),
     [
         ("claim_job", 200),
+        ("complete_and_claim", 200),
         ("promote_due_jobs", 60_000),
         ("reclaim_jobs", 6000),
         ("trip_breaker", 100),
@@ -273,8 +281,11 @@ def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
     assert counts["processing"] == 50
 
 
+@pytest.mark.parametrize("statement", CLAIMS)
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(database_url: str, mode: str) -> None:
+def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(
+    database_url: str, mode: str, statement: str
+) -> None:
     """New, or filled a moment ago: the planner takes a thousand queued jobs for a handful."""
     with connect(parse_database_url(database_url), "convertq:plans", claims=True) as worker:
         register_server(worker)
@@ -282,7 +293,7 @@ def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(da
             "INSERT INTO jobs (bytes, sha256, status) SELECT 1, repeat('0', 64), 'queued' FROM generate_series(1, 1000)"
         )
         with worker.transaction():
-            found = list(nodes(explain(worker, "claim_job", mode)))
+            found = list(nodes(explain(worker, statement, mode)))
     indexes = {node["Index Name"] for node in found if node.get("Index Name", "").startswith("jobs_")}
-    assert indexes <= HOT["claim_job"][1]
+    assert indexes <= HOT[statement][1]
     assert not [node for node in found if node["Node Type"] == "Sort"]

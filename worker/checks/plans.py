@@ -10,10 +10,11 @@ from uuid import UUID
 from convertq import sql
 from convertq.worker.checks.finding import Finding, Look, bad, ok
 
-HOT = ("claim_job", "promote_due_jobs", "reclaim_jobs", "extend_lease", "complete_job")
+HOT = ("claim_job", "complete_and_claim", "promote_due_jobs", "reclaim_jobs", "extend_lease", "complete_job")
 #: one value for every parameter of the hot statements; no row has them
 VALUES: dict[str, Any] = {
-    "id": UUID(int=0), "holder": "doctor/0", "server": "doctor", "attempt": 1, "lease_ttl": 600, "max_attempts": 3,
+    "id": UUID(int=0), "holder": "doctor/0", "claimant": "doctor/0", "server": "doctor", "attempt": 1, "lease_ttl": 600,
+    "max_attempts": 3,
     "after_priority": -(2**63), "after_created_at": datetime(1, 1, 1, tzinfo=UTC), "after_id": UUID(int=0),
     "look_for_due": True, "result_path": "", "retention_days": 30, "gateway_ok": True, "gateway_status": 200,
     "gateway_ms": 1, "duration_ms": 1,
@@ -26,7 +27,7 @@ def check_plans(look: Look) -> Finding:
     if rows <= look.limits.large_table:
         return ok("plans", f"{len(HOT)} hot statements can be planned; jobs has few rows")
     if slow:
-        what = f"{', '.join(slow)} reads the whole of jobs ({rows} rows)"
+        what = f"{', '.join(slow)} {'reads' if len(slow) == 1 else 'read'} the whole of jobs ({rows} rows)"
         return bad("plans", what, "ANALYZE jobs; is an index of the migrations missing or invalid?")
     return ok("plans", f"{len(HOT)} hot statements use their indexes on {rows} rows")
 
