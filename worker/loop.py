@@ -277,7 +277,7 @@ class Worker:
             return
         poll_at = time.monotonic() + self._config.worker_poll_interval_ms / 1000
         while not self._stopping and time.monotonic() < poll_at:
-            self._stopping.pause(poll_at - time.monotonic(), self._wake.descriptor)
+            self._stopping.pause_with_others(poll_at - time.monotonic(), self._wake.descriptor)
             if self._wake.take():  # else another idle worker was quicker, and this one has nothing to claim
                 return
 

@@ -14,6 +14,7 @@ class Signals:
 
     def __init__(self, handled: Iterable[signal.Signals]) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._epoll: select.epoll | None = None
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in handled:
             signal.signal(number, _note)
@@ -28,6 +29,16 @@ class Signals:
         ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
         return self.take() if self._reader in ready else [], ready - {self._reader}
 
+    def wait_with_others(self, timeout: float, shared: int) -> list[signal.Signals]:
+        """For signals, or for a descriptor that other processes wait for too: when that becomes ready, the kernel wakes
+        one of those who wait at that moment, and not all of them to find that they came too late."""
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            self._epoll.register(self._reader, select.EPOLLIN)
+            self._epoll.register(shared, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+        ready = {descriptor for descriptor, _ in self._epoll.poll(max(0.0, timeout))}
+        return self.take() if self._reader in ready else []
+
     def wait_for_one(self, timeout: float) -> None:
         """And leaves it there."""
         poll = select.poll()
@@ -41,6 +52,8 @@ class Signals:
 
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
+        if self._epoll is not None:
+            self._epoll.close()
         os.close(self._reader)
         os.close(self._writer)
 

@@ -35,11 +35,13 @@ class Stopping:
     def time_left(self) -> float:
         return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
-    def pause(self, timeout: float, *descriptors: int) -> set[int]:
-        """Sleeps until the time has passed, a descriptor is ready, or a signal has come."""
-        arrived, ready = self._signals.wait(timeout, *descriptors)
-        self._note(arrived)
-        return ready
+    def pause(self, timeout: float) -> None:
+        """Sleeps until the time has passed or a signal has come."""
+        self._note(self._signals.wait(timeout)[0])
+
+    def pause_with_others(self, timeout: float, shared: int) -> None:
+        """Like `pause`, for a descriptor that many processes wait for: one of them is woken."""
+        self._note(self._signals.wait_with_others(timeout, shared))
 
     def wait(self, timeout: float) -> None:
         """Like `pause`, but the signal stays for whoever hears it."""

@@ -7,7 +7,7 @@ import os
 
 
 class Wake:
-    """An eventfd, made before the fork. All idle workers wait on it; the one that reads it first is the one woken."""
+    """An eventfd, made before the fork. All idle workers wait on it, and the kernel wakes one of them."""
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from convertq.worker.signals import Signals, blocked
 from convertq.worker.stopping import HANDLED, Stopping
+from convertq.worker.wake import Wake
 
 from tests.waiting import eventually
 
@@ -67,6 +70,39 @@ def test_a_blocked_signal_waits_for_the_end_of_the_block(signals: Signals) -> No
     assert signals.wait(5)[0] == [signal.SIGTERM]
 
 
+def test_of_many_processes_that_wait_for_one_descriptor_one_is_woken() -> None:
+    wake, (heard, told), waiting = Wake(), os.pipe(), []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            Signals(HANDLED).wait_with_others(30, wake.descriptor)
+            os.write(told, b"!")  # and leaves the wake-up there: it would wake the others too
+            signal.pause()
+        waiting.append(pid)
+    try:
+        eventually(lambda: all(sleeps(pid) for pid in waiting), what="all wait")
+        for woken in (1, 2, 3):
+            wake.give()
+            assert select.select([heard], [], [], 5)[0]
+            assert os.read(heard, 10) == b"!"
+            assert not select.select([heard], [], [], 0.2)[0], f"more than {woken} were woken"
+    finally:
+        for pid in waiting:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_signal_ends_the_wait_with_others(signals: Signals) -> None:
+    wake = Wake()
+    send(signal.SIGTERM)
+    assert signals.wait_with_others(5, wake.descriptor) == [signal.SIGTERM]
+    assert signals.wait_with_others(0, wake.descriptor) == []
+
+
 def test_a_child_with_its_own_pipe_does_not_signal_its_parent(signals: Signals) -> None:
     pid = os.fork()
     if pid == 0:
@@ -118,5 +154,5 @@ def test_sigquit_ends_the_grace_at_once(signals: Signals, first: list[signal.Sig
 
 def test_a_pause_ends_after_its_time_too(signals: Signals) -> None:
     begun = time.monotonic()
-    assert Stopping(signals, grace=1).pause(0.01) == set()
+    Stopping(signals, grace=1).pause(0.01)
     assert time.monotonic() - begun >= 0.01
