@@ -136,12 +136,16 @@ class PgQueuer(Peer):
 
     def __init__(self, name: str, batch_size: int, application: str = "main") -> None:
         self.name, self._batch_size, self._application = name, batch_size, application
-        self.fewest_jobs = 2 * PROCESSES * batch_size
+        self.fewest_jobs = 4 * PROCESSES * batch_size
 
     def commands(self, workers: int) -> list[list[str]]:
-        """Patient about heartbeats: while the gateway is held, a job must not be taken for a dead worker's."""
+        """Patient about heartbeats: while the gateway is held, a job must not be taken for a dead worker's.
+
+        And none takes more ahead than two batches, the least that PgQueuer allows: others would be left without work.
+        """
         worker = [str(PEERS / "pgq"), "run", f"bench.peers.pgqueuer_app:{self._application}"]
-        return [[*worker, "--heartbeat-timeout", "300", "--batch-size", str(self._batch_size)]] * workers
+        ahead = ["--batch-size", str(self._batch_size), "--max-concurrent-tasks", str(2 * self._batch_size)]
+        return [[*worker, "--heartbeat-timeout", "300", *ahead]] * workers
 
     def completed(self, place: Place) -> int:
         return count(place, b"SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -17,7 +18,11 @@ opened: list[Queries] = []
 
 @asynccontextmanager
 async def main() -> AsyncIterator[PgQueuer]:
-    """What `pgq run` runs: one direct connection, as its documentation advises for a worker."""
+    """What `pgq run` runs: one direct connection, as its documentation advises for a worker, and one thread.
+
+    Of everybody as many processes are started as jobs are to be under way.
+    """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     yield await queue_for(convert)
 
 
