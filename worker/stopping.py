@@ -31,10 +31,6 @@ class Stopping:
         """The grace has passed: whatever is in hand goes back to the queue."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    @property
-    def time_left(self) -> float:
-        return float("inf") if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-
     def pause(self, timeout: float) -> None:
         """Sleeps until the time has passed or a signal has come."""
         self._note(self._signals.wait(timeout)[0])
