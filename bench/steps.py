@@ -9,7 +9,6 @@ jobs. What `bench.throughput` shows above their sum is the loop around them, and
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,16 +38,19 @@ class Costs:
     """Milliseconds of CPU a job, by step: the worker's and the backend's."""
 
     def __init__(self, backend: int) -> None:
-        self._pids = os.getpid(), backend
+        self._backend = backend
         self.steps: dict[str, list[tuple[float, float]]] = {}
         self._turn: dict[str, list[float]] = {}
 
     def step(self, name: str, action: Callable[[], object]) -> None:
-        before = [cpu_milliseconds(pid) for pid in self._pids]
+        before = self._so_far()
         action()
         spent = self._turn.setdefault(name, [0.0, 0.0])
-        for which, pid in enumerate(self._pids):
-            spent[which] += cpu_milliseconds(pid) - before[which]
+        for which, now in enumerate(self._so_far()):
+            spent[which] += now - before[which]
+
+    def _so_far(self) -> tuple[float, float]:
+        return time.process_time() * 1000, cpu_milliseconds(self._backend)
 
     def end_turn(self, *, counts: bool) -> None:
         for name, (own, server) in self._turn.items() if counts else ():
@@ -66,7 +68,7 @@ class Costs:
 
 
 def cpu_milliseconds(pid: int) -> float:
-    """To the nanosecond, unlike the ticks in stat."""
+    """To the nanosecond, unlike the ticks in stat; of a process that has just gone to sleep, for it is told then."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
 
 
