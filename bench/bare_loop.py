@@ -34,10 +34,10 @@ def work(config: Config, names: list[str], place: Synchronized[int]) -> None:
 def convert(client: GatewayClient, files: Files, job_id: UUID) -> None:
     """What a worker does between its claim and its completion."""
     job = Job(job_id, "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
-    done = Attempt(client, files, job).convert()
-    assert done.part
-    put_in_place(done.part, files.result(job_id))
-    discard(done.part)
+    attempt = Attempt(client, files, job)
+    attempt.convert()
+    put_in_place(attempt.paths.part, attempt.paths.result)
+    discard(attempt.paths.part)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from statistics import median
 from convertq.worker.attempt import Attempt
 from convertq.worker.config import Config
 from convertq.worker.db import Database
-from convertq.worker.files import Files, discard, put_in_place
+from convertq.worker.files import Files, Paths, discard, put_in_place
 from convertq.worker.gateway_client import GatewayClient, route_to_gateway
 from convertq.worker.job import Job
 from convertq.worker.job_queue import JobQueue
@@ -85,28 +85,32 @@ class OneWorker:
 
     def convert_one(self) -> None:
         """As Worker and Settlement do it, but for the order of the log lines."""
-        job, step, began = self._job, self.costs.step, time.monotonic()
+        job, step = self._job, self.costs.step
         self._files.source(job.id).write_bytes(b"%PDF-" + b"x" * (PDF_BYTES - 5))
         attempt = Attempt(self._client, self._files, job)
         step("call the gateway, check and sync the file", attempt.convert)
-        done = Completed(attempt.part, gateway_status=attempt.call.status, gateway_ms=attempt.call.milliseconds)
-        step("lock the lease", lambda: self._queue.begin_with_lease(job))
-        step("put the file in place", lambda: self._publish(job, attempt.part))
-        step("complete, claim the next, commit", lambda: self._complete(job, done, began))
+        done = Completed(attempt.paths.part, gateway_status=attempt.call.status, gateway_ms=attempt.call.milliseconds)
+        step("complete and claim the next", lambda: self._complete(job, done, attempt.paths.result))
+        step("put the file in place", lambda: self._publish(attempt.paths))
+        step("commit", self._commit)
         step("four log lines", lambda: self._say(job))
 
-    def _publish(self, job: Job, part: Path) -> None:
-        put_in_place(part, self._files.result(job.id))
-        discard(part)
+    def _publish(self, paths: Paths) -> None:
+        put_in_place(paths.part, paths.result)
+        discard(paths.part)
 
-    def _complete(self, job: Job, done: Completed, began: float) -> None:
-        result = str(self._files.result(job.id))
-        _, (following, _) = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER), began)
+    def _complete(self, job: Job, done: Completed, result: str) -> None:
+        claim = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER))
+        assert claim is not None
+        self._claim = claim
+
+    def _commit(self) -> None:
+        following, _ = self._queue.commit_claim(*self._claim)
         assert following is not None
         self._job = following
 
     def _say(self, job: Job) -> None:
-        known = {"job_id": job.id, "attempt": job.attempt}
+        known = {"job_id": job.name, "attempt": job.attempt}
         self._log("claim", **known, status="processing", queued_ms=job.queued_ms, breaker="closed")
         self._log("start", **known, status="processing")
         self._log("gateway_ok", **known, status="processing", gateway_ms=1, gateway_status=200)

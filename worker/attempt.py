@@ -19,15 +19,14 @@ class Attempt:
     """Touches the job's source, its own temp file and the gateway; never the row, never the result's name."""
 
     def __init__(self, client: GatewayClient, files: Files, job: Job) -> None:
-        self._files, self._job = files, job
-        self.part = files.part(job.id, job.attempt, job.holder)
+        self.paths = files.of_attempt(job.name, job.attempt, job.holder)
         self.progress = Progress()
         self.call = GatewayCall(client, job, self.progress)
 
     def check_leftover(self) -> Completed | None:
         """A result whose attempt died between putting it in place and the commit; None: it is not whole."""
         self.progress.step = "writing"
-        return Completed(part=None) if is_whole(self._files.result(self._job.id)) else None
+        return Completed(part=None) if is_whole(self.paths.result) else None
 
     def convert(self) -> Completed:
         """Raises Failure; the temp file is there if and only if it returns."""
@@ -36,19 +35,19 @@ class Attempt:
                 self.call.run(source, sink)
                 self._sync(sink)
         except BaseException:
-            discard(self.part)
+            discard(self.paths.part)
             raise
-        return Completed(self.part, gateway_status=self.call.status, gateway_ms=self.call.milliseconds)
+        return Completed(self.paths.part, gateway_status=self.call.status, gateway_ms=self.call.milliseconds)
 
     def _open_source(self) -> BinaryIO:
         try:
-            return open_regular(self._files.source(self._job.id))
+            return open_regular(self.paths.source)
         except OSError as error:
             raise io_failure("the source file cannot be read", error) from None
 
     def _create_part(self) -> BinaryIO:
         try:
-            return create(self.part)
+            return create(self.paths.part)
         except OSError as error:
             raise io_failure("the result cannot be written", error) from None
 

@@ -10,11 +10,22 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from uuid import UUID
 
 MODE = 0o640
 PART = re.compile(r"\.([0-9a-f-]{36})\.([0-9]+)\.([A-Za-z0-9_-]+)\.part")
+
+
+AnyPath = str | Path
+
+
+class Paths(NamedTuple):
+    """Of one attempt, as plain strings: for every job anew, pathlib would take longer than the file system."""
+
+    source: str
+    part: str
+    result: str
 
 
 class Files:
@@ -22,6 +33,12 @@ class Files:
 
     def __init__(self, uploads: Path, results: Path) -> None:
         self.uploads, self.results = uploads, results
+
+    def of_attempt(self, name: str, attempt: int, holder: str) -> Paths:
+        """`name`: the job's id. The part is named by its lease: whoever ends the lease knows what to remove."""
+        uploads, results = str(self.uploads), str(self.results)
+        part = f"{results}/.{name}.{attempt}.{_in_a_name(holder)}.part"
+        return Paths(f"{uploads}/{name}.pdf", part, f"{results}/{name}.xml")
 
     def make_directories(self) -> None:
         for directory in (self.uploads, self.results):
@@ -34,8 +51,7 @@ class Files:
         return self.results / f"{job_id}.xml"
 
     def part(self, job_id: UUID, attempt: int, holder: str) -> Path:
-        """The temp file of one attempt: named by its lease, so that whoever ends the lease knows what to remove."""
-        return self.results / f".{job_id}.{attempt}.{_in_a_name(holder)}.part"
+        return Path(self.of_attempt(str(job_id), attempt, holder).part)
 
     def upload_part(self, job_id: UUID) -> Path:
         return self.uploads / f".{job_id}.0.upload.part"
@@ -52,7 +68,7 @@ class Files:
         return part_holder == _in_a_name(holder)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: AnyPath) -> BinaryIO:
     """For reading; raises OSError for a symlink, a directory, a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -64,14 +80,14 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
-def is_regular(path: Path) -> bool:
+def is_regular(path: AnyPath) -> bool:
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
         return False
 
 
-def create(path: Path) -> BinaryIO:
+def create(path: AnyPath) -> BinaryIO:
     """For writing; the file must not be there, not even as a dangling link."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     os.fchmod(descriptor, MODE)  # whatever the umask
@@ -83,7 +99,7 @@ def sync(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def put_in_place(part: Path, result: Path) -> None:
+def put_in_place(part: AnyPath, result: AnyPath) -> None:
     """A result is written once: a link, unlike a rename, never replaces what another holder has put there.
 
     Raises FileExistsError when another file is there. The part stays until the caller removes it.
@@ -91,13 +107,13 @@ def put_in_place(part: Path, result: Path) -> None:
     try:
         os.link(part, result, follow_symlinks=False)
     except FileExistsError:
-        if not os.path.samestat(part.lstat(), result.lstat()):  # the same: put there before a commit that was lost
+        if not os.path.samestat(os.lstat(part), os.lstat(result)):  # the same: put there before a commit that was lost
             raise
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
             raise
-        part.rename(result)  # a file system without hard links
-    sync_directory(result.parent)
+        os.rename(part, result)  # noqa: PTH104 - a file system without hard links
+    sync_directory(os.path.dirname(result))  # noqa: PTH120
 
 
 def rename_into_place(part: Path, target: Path) -> None:
@@ -105,7 +121,7 @@ def rename_into_place(part: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: AnyPath) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -113,9 +129,9 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def discard(path: Path) -> None:
+def discard(path: AnyPath) -> None:
     with contextlib.suppress(OSError):
-        path.unlink()
+        os.unlink(path)  # noqa: PTH108
 
 
 @functools.lru_cache(64)  # a worker has one name, and asks for it with every job

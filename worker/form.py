@@ -17,7 +17,7 @@ class Form:
         self._tails: dict[tuple[str, bool], bytes] = {}
 
     def head(self, job: Job) -> bytes:
-        disposition = f'Content-Disposition: form-data; name="file"; filename="{job.id}.pdf"'
+        disposition = f'Content-Disposition: form-data; name="file"; filename="{job.name}.pdf"'
         return f"--{self._boundary}\r\n{disposition}\r\nContent-Type: application/pdf\r\n\r\n".encode()
 
     def tail(self, job: Job) -> bytes:

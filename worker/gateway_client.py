@@ -103,7 +103,7 @@ class GatewayCall:
         size = os.fstat(source.fileno()).st_size
         self._progress.bytes_total = size
         head, tail = self._client.form.head(self._job), self._client.form.tail(self._job)
-        headers = {"Content-Length": str(len(head) + size + len(tail)), "X-Correlation-ID": str(self._job.id)}
+        headers = {"Content-Length": str(len(head) + size + len(tail)), "X-Correlation-ID": self._job.name}
         return self._client.gateway.post(headers, self._body(head, source, size, tail), self._client.timeout)
 
     def _body(self, head: bytes, source: BinaryIO, size: int, tail: bytes) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from convertq.worker.config import Config
 
 def reason_to_hold(config: Config) -> str:
     """Empty when there is none. Asked before every claim: two system calls."""
-    if not config.uploads_dir.is_dir():
+    if not os.path.isdir(config.uploads_dir):  # noqa: PTH112
         return "the upload directory is not there"
     try:
         space = os.statvfs(config.results_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,11 @@ class Job:
     queued_ms: int
     claimed_at: float = field(default_factory=time.monotonic)
     lease_ends: float = 0.0  # by the monotonic clock, counted from before the statement that set it
+
+    @cached_property
+    def name(self) -> str:
+        """Its id as it is written in paths, headers and log lines."""
+        return str(self.id)
 
     @property
     def fence(self) -> dict[str, Any]:

@@ -134,24 +134,21 @@ class JobQueue:
 
     # -- the same in two trips and one commit, with the next claim --
 
-    def begin_with_lease(self, job: Job) -> bool:
-        """Whether the lease is held; then a transaction is open, and the row locked in it."""
-        _, locked = self.database.trips.make(BEGIN, ("lock_lease", job.fence))
-        if not locked:
-            self.database.connection.rollback()
-        return bool(locked)
-
     def complete_and_claim(
-        self, job: Job, outcome: Completed, result_path: str, claimant: Claimant, began: float
-    ) -> tuple[bool, tuple[Job | None, Gate]]:
-        """Whether the lease was held, and the claim. Commits.
-
-        `began`: taken before the transaction, whose now() is what the new lease is counted from.
-        """
-        question = self._ask(*claimant, began)
+        self, job: Job, outcome: Completed, result_path: str, claimant: Claimant
+    ) -> tuple[Question, DictRow] | None:
+        """For commit_claim: a transaction is open in which both are done. None: the lease is lost, and it is not."""
+        question = self._ask(*claimant, time.monotonic())  # before now(), which the new lease is counted from
         both = {**question.parameters, "claimant": question.holder, **self._completion(job, outcome, result_path)}
-        [row], _ = self.database.trips.make(("complete_and_claim", both), COMMIT)
-        return row["completed"], self._understand(question, row)
+        _, [row] = self.database.trips.make(BEGIN, ("complete_and_claim", both))
+        if not row["completed"]:
+            self.database.connection.rollback()
+            return None
+        return question, row
+
+    def commit_claim(self, question: Question, row: DictRow) -> tuple[Job | None, Gate]:
+        self.database.trips.make(COMMIT)
+        return self._understand(question, row)
 
     def schedule_retry(self, job: Job, outcome: RetryLater) -> datetime | None:
         """When it is due; None: the lease is lost."""

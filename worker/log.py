@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from convertq.worker.config import Config
 from convertq.worker.journal import for_stderr
@@ -47,6 +47,7 @@ LEVELS = {
 
 #: of a record from nowhere: other handlers' formatters look for all that a record has
 _NOWHERE = vars(logging.LogRecord("convertq", logging.NOTSET, "", 0, "", None, None))
+_NAMES = {level: logging.getLevelName(level) for level in LEVELS.values()}
 
 
 class Line(logging.LogRecord):
@@ -54,10 +55,8 @@ class Line(logging.LogRecord):
 
     def __init__(self, level: int, event: str, fields: dict[str, Any]) -> None:
         self.__dict__.update(_NOWHERE)
-        self.name, self.levelno, self.levelname = "convertq", level, logging.getLevelName(level)
-        self.msg, self.args, self.fields = event, None, fields
-        self.created = time.time()
-        self.exc_info = self.exc_text = self.stack_info = None
+        self.levelno, self.levelname = level, _NAMES[level]
+        self.msg, self.fields, self.created = event, fields, time.time()
 
 
 class TextFormatter(logging.Formatter):
@@ -94,10 +93,10 @@ class Log:
         level = LEVELS[event]
         if not self._logger.isEnabledFor(level):
             return
-        who = {"server": self.server, "worker": self.worker, "environment": self._environment}
         if job_id := fields.get("job_id"):
             fields["job_id"] = fields["correlation_id"] = str(job_id)
-        self._logger.handle(Line(level, event, {**who, **fields}))
+        who = {"server": self.server, "worker": self.worker, "environment": self._environment}
+        self._logger.handle(Line(level, event, who | fields))
 
 
 def set_up_logging(config: Config) -> None:
@@ -106,7 +105,7 @@ def set_up_logging(config: Config) -> None:
     logger.handlers.clear()
     logger.setLevel(config.log_level)
     logger.propagate = False
-    stderr = logging.StreamHandler(sys.stderr)
+    stderr = LineHandler(sys.stderr)
     stderr.setFormatter(for_stderr(TextFormatter() if config.log_format == "text" else LineFormatter()))
     logger.addHandler(stderr)
     if config.log_file:
@@ -121,6 +120,17 @@ def _say_of_file(stderr: logging.Handler, record: logging.LogRecord, reason: str
     stderr.handle(Line(logging.WARNING, "log_file", who | {"reason": reason}))
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Does what its parent does, but takes no second lock to flush."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(self.format(record) + "\n")
+            self.stream.flush()
+        except Exception:  # noqa: BLE001 - the work goes on without its log
+            self.handleError(record)
+
+
 class LineFormatter(JsonFormatter):
     """Timestamps in UTC, ISO 8601, whatever the host's zone. A line is made of `fields` alone: nothing has to be looked
     for among a record's own attributes."""
@@ -131,4 +141,7 @@ class LineFormatter(JsonFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return self._encode({"timestamp": at, "level": record.levelname, "event": record.msg, **_fields(record)})
+        if not isinstance(record, Line):  # of a library: its message is anything
+            return self._encode({"timestamp": at, "level": record.levelname, "event": record.getMessage()})
+        rest = self._encode(record.fields)[1:]
+        return f'{{"timestamp": "{at}", "level": "{record.levelname}", "event": "{record.msg}", {rest}'

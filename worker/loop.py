@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import time
-from pathlib import Path
 from typing import NoReturn
 
 from convertq.worker.attempt import Attempt
@@ -155,7 +154,7 @@ class Worker:
 
     def _note_claim(self, job: Job, gate: Gate) -> None:
         self._log(
-            "claim", job_id=job.id, status="processing", attempt=job.attempt, queued_ms=job.queued_ms,
+            "claim", job_id=job.name, status="processing", attempt=job.attempt, queued_ms=job.queued_ms,
             breaker=gate.breaker,
         )  # fmt: skip
         if gate.more_to_claim:
@@ -177,7 +176,7 @@ class Worker:
 
     def _convert(self, job: Job) -> Outcome:
         self._show(busy=True, deadline=time.monotonic() + self._config.gateway_timeout_ms / 1000 + STUCK_AFTER)
-        self._log("start", job_id=job.id, status="processing", attempt=job.attempt)
+        self._log("start", job_id=job.name, status="processing", attempt=job.attempt)
         return self._outcome_of(job, self._attempt(job))
 
     def _outcome_of(self, job: Job, ending: Completed | Ending) -> Outcome:
@@ -191,13 +190,12 @@ class Worker:
             return Failure(Code.GW_4XX, f"the mapping {job.mapping[:60]!r} is not on the allow-list")
         attempt = Attempt(self._gateway, self._files, job)
         watcher = Watcher(self._config, job, attempt, self._link, self._stopping, self._log)
-        result = self._files.result(job.id)
-        if os.path.lexists(result):
+        if os.path.lexists(attempt.paths.result):
             ending = self._lookout.watch(watcher, attempt.check_leftover)
             if ending is not None:
                 return ending
             try:
-                self._remove_leftover(job, result)
+                self._remove_leftover(job, attempt.paths.result)
             except TROUBLE as error:
                 self._link.drop(error)
                 return Failure(Code.UNKNOWN, "the database was lost while a damaged result was being removed")
@@ -212,13 +210,13 @@ class Worker:
         self._link.close()
         os._exit(0)
 
-    def _remove_leftover(self, job: Job, result: Path) -> None:
+    def _remove_leftover(self, job: Job, result: str) -> None:
         """Only while the row is locked: without the lease it might be another holder's whole result."""
         queue = JobQueue(self._link.open(), self._config)
         with queue.database.transaction():
             if queue.lock_lease(job):
                 with contextlib.suppress(FileNotFoundError):
-                    result.unlink()
+                    os.unlink(result)  # noqa: PTH108
 
     def _say_call(self, job: Job, ending: Completed | Failure) -> None:
         if ending.gateway_ok is None:
@@ -228,7 +226,7 @@ class Worker:
         if isinstance(ending, Failure):
             event = "gateway_error"
             fields |= {"error_code": str(ending.code), "error_message": ending.message}
-        self._log(event, job_id=job.id, status="processing", attempt=job.attempt, **fields)
+        self._log(event, job_id=job.name, status="processing", attempt=job.attempt, **fields)
 
     # -- 5. complete or fail --
 

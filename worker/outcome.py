@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from convertq.worker.errors import Failure
+from convertq.worker.files import AnyPath
 
 
 @dataclass(frozen=True)
 class Completed:
-    part: Path | None  # the checked temp file; None: the result was in place, left by an attempt that died
+    part: AnyPath | None  # the checked temp file; None: the result was in place, left by an attempt that died
     gateway_status: int | None = None
     gateway_ms: int | None = None
 

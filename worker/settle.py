@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import assert_never
 
 from convertq.worker.breaker import Breaker
@@ -41,11 +40,11 @@ class Settlement:
         return claim
 
     def _complete(self, job: Job, outcome: Completed, claimant: Claimant | None) -> tuple[Job | None, Gate] | None:
-        claim = None
+        claim, result = None, self._files.of_attempt(job.name, job.attempt, job.holder).result
         if claimant is None or job.is_trial or self._queue.database.connection.is_pooled:
-            held = self._publish_and_complete(job, outcome)
+            held = self._publish_and_complete(job, outcome, result)
         else:
-            held, claim = self._publish_complete_and_claim(job, outcome, claimant)
+            held, claim = self._publish_complete_and_claim(job, outcome, result, claimant)
         if not held and not self._queue.was_completed(job):
             self._let_go(job, "another holder has the job")
             return None
@@ -54,38 +53,38 @@ class Settlement:
         self._say("complete", job, "complete", gateway_ms=outcome.gateway_ms, gateway_status=outcome.gateway_status)
         return claim
 
-    def _publish_and_complete(self, job: Job, outcome: Completed) -> bool:
+    def _publish_and_complete(self, job: Job, outcome: Completed, result: str) -> bool:
         with self._queue.database.transaction():
             held = self._queue.lock_lease(job)
             if held:
-                self._publish(job, outcome)
-                self._queue.complete_job(job, outcome, str(self._files.result(job.id)))
+                self._publish(outcome, result)
+                self._queue.complete_job(job, outcome, result)
                 self._breaker.trial_went_well(self._queue.database, job)
         return held
 
     def _publish_complete_and_claim(
-        self, job: Job, outcome: Completed, claimant: Claimant
+        self, job: Job, outcome: Completed, result: str, claimant: Claimant
     ) -> tuple[bool, tuple[Job | None, Gate] | None]:
         """In the middle of a queue: two trips to the database and one commit per job."""
-        began = time.monotonic()
-        if not self._queue.begin_with_lease(job):
+        claim = self._queue.complete_and_claim(job, outcome, result, claimant)
+        if claim is None:
             return False, None
         try:
-            self._publish(job, outcome)
+            self._publish(outcome, result)
         except Failure:
             self._queue.database.connection.rollback()
             raise
-        return self._queue.complete_and_claim(job, outcome, str(self._files.result(job.id)), claimant, began)
+        return True, self._queue.commit_claim(*claim)
 
-    def _publish(self, job: Job, outcome: Completed) -> None:
+    def _publish(self, outcome: Completed, result: str) -> None:
         """Inside the transaction that locks the row: whoever is not the holder never comes here."""
         if outcome.part is None:
             return
         try:
-            put_in_place(outcome.part, self._files.result(job.id))
+            put_in_place(outcome.part, result)
         except FileExistsError:
             # put there meanwhile by an attempt that was paused before its commit: whole, it is as good as this one's
-            if not is_whole(self._files.result(job.id)):
+            if not is_whole(result):
                 raise Failure(Code.IO_ERROR, "another file is in the result's place") from None
         except OSError as error:
             raise io_failure("the result cannot be put in place", error) from None
@@ -130,11 +129,11 @@ class Settlement:
 
     def _say(self, event: str, job: Job, status: str, **fields: object) -> None:
         known = {name: value for name, value in fields.items() if value is not None}
-        self._log(event, job_id=job.id, status=status, attempt=job.attempt, duration_ms=job.duration_ms, **known)
+        self._log(event, job_id=job.name, status=status, attempt=job.attempt, duration_ms=job.duration_ms, **known)
 
 
 def let_go(job: Job, files: Files, log: Log, reason: str) -> None:
     """Needs no database: the row and the result file are another's now, or will be when the lease has ended."""
     discard(files.part(job.id, job.attempt, job.holder))
-    known = {"job_id": job.id, "status": "processing", "attempt": job.attempt, "duration_ms": job.duration_ms}
+    known = {"job_id": job.name, "status": "processing", "attempt": job.attempt, "duration_ms": job.duration_ms}
     log("lease_lost", **known, reason=reason)

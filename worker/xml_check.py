@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
-from convertq.worker.files import open_regular
+from convertq.worker.files import AnyPath, open_regular
 
 CHUNK = 64 * 1024
 
@@ -48,7 +47,7 @@ def check_file(source: BinaryIO) -> None:
     check.finish()
 
 
-def is_whole(result: Path) -> bool:
+def is_whole(result: AnyPath) -> bool:
     """Whether a file in the place of a result is one."""
     try:
         with open_regular(result) as file:

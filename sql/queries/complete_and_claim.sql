@@ -2,6 +2,7 @@
 -- In the middle of a queue: complete_job and claim_job, with their rules and reasons, as one statement. PostgreSQL reads
 -- constraints, triggers and indexes once for each, so two rows in one UPDATE cost little more than one. Only where the
 -- breaker is closed: a trial is claimed by claim_job. What this completion lets into the queue is for the next claim.
+-- look_for_due: also for more_to_claim. Whoever is idle was woken when it came; what a retry let in is passed on now and then.
 -- Parameters: id, holder, attempt, result_path, retention_days, gateway_ok, gateway_status, gateway_ms, duration_ms, claimant, server, lease_ttl (s), after_priority, after_created_at, after_id, look_for_due
 -- Rows: always one, as claim_job's; completed: whether the lease was held. If not, nothing is claimed either
 WITH gate AS MATERIALIZED (
@@ -50,7 +51,7 @@ SELECT gate.*, claimed.*,
        extract(epoch FROM clock_timestamp() - picked.updated_at)::double precision AS waited,
        extract(epoch FROM picked.found_at - statement_timestamp())::double precision AS walked,
        EXISTS (SELECT FROM moved WHERE status = 'complete') AS completed,
-       claimed.id IS NOT NULL AND coalesce((  -- ordered, not EXISTS: so that no other index will do for the planner
+       %(look_for_due)s AND claimed.id IS NOT NULL AND coalesce((  -- ordered, not EXISTS: so that no other index will do for the planner
            SELECT true FROM {schema}.jobs
             WHERE status = 'queued' AND retry_after IS NULL AND (-priority::bigint, created_at, id)
                   > ((SELECT key_priority FROM picked), (SELECT key_created_at FROM picked), (SELECT id FROM picked))

@@ -59,9 +59,9 @@ def mutations() -> Iterator[Mutation]:
     yield statement("requeue_worker_jobs", "without the cap", "attempt_count >= %(max_attempts)s AS", "false AS")
     lock = "held = self._queue.lock_lease(job)"
     yield Mutation("a result published without the lease", "worker/settle.py", lock, "held = True", (PUBLICATION,))
-    begin, anyway = "if not self._queue.begin_with_lease(job):", "if self._queue.begin_with_lease(job) is None:"
+    lost, never = 'if not row["completed"]:', 'if row["completed"] is None:'
     yield Mutation(
-        "a result published with the next claim and no lease", "worker/settle.py", begin, anyway, (TOGETHER,)
+        "a result published with the next claim and no lease", "worker/job_queue.py", lost, never, (TOGETHER,)
     )
 
 

@@ -14,7 +14,7 @@ from convertq.worker.breaker import Breaker
 from convertq.worker.errors import Failure
 from convertq.worker.files import Files
 from convertq.worker.job import Job
-from convertq.worker.job_queue import Gate
+from convertq.worker.job_queue import Claimant, Gate
 from convertq.worker.log import Log
 from convertq.worker.outcome import Completed
 from convertq.worker.settle import Settlement
@@ -63,6 +63,13 @@ def settled(conn: Conn, files: Files, job: Job, **settings: object) -> tuple[Job
     part.write_bytes(b"<mine/>")
     outcome = Completed(part, gateway_status=200, gateway_ms=1)
     return Settlement(queue(conn, **settings), files, Breaker(config(), log), log).settle(job, outcome, US)
+
+
+def both(conn: Conn, job: Job, outcome: Completed, claimant: Claimant) -> Job | None:
+    mine = queue(conn)
+    done = mine.complete_and_claim(job, outcome, "/x", claimant)
+    assert done
+    return mine.commit_claim(*done)[0]
 
 
 def test_the_next_job_is_claimed_in_the_commit_of_the_one_before(bounded: Conn, files: Files) -> None:
@@ -162,13 +169,11 @@ def test_a_job_that_waited_for_this_one_is_queued_with_it_and_claimed_next(bound
 
 @pytest.mark.parametrize("half", HALVES)
 def test_half_a_lease_completes_nothing_and_claims_nothing(bounded: Conn, half: str) -> None:
-    """Also without the lock that comes before it."""
     job = claimed(bounded, attempt_count=1)
     insert_job(bounded)
     before = everything(bounded)
     stranger = replace(job, **HALVES[half])
-    completed, (following, _) = queue(bounded).complete_and_claim(stranger, Completed(None), "/x", US, time.monotonic())
-    assert (completed, following) == (False, None)
+    assert queue(bounded).complete_and_claim(stranger, Completed(None), "/x", US) is None
     assert everything(bounded) == before
 
 
@@ -177,8 +182,9 @@ def test_whoever_was_renamed_completes_by_the_old_name_and_claims_by_the_new(bou
     job, next_id = claimed(bounded), insert_job(bounded)
     renamed = register_server(bounded, "host:1:anew")
     us = (renamed, f"{renamed}/1")
-    completed, (following, _) = queue(bounded).complete_and_claim(job, Completed(None), "/x", us, time.monotonic())
-    assert (completed, following and following.id) == (True, next_id)
+    following = both(bounded, job, Completed(None), us)
+    assert following
+    assert following.id == next_id
     worker = "SELECT meta ->> 'worker' AS name FROM job_events WHERE job_id = %s AND event_type = %s"
     assert one(bounded, worker, job.id, "complete")["name"] == HOLDER
     assert one(bounded, worker, next_id, "processing")["name"] == row_of(bounded, next_id)["leased_by"] == us[1]
@@ -193,9 +199,9 @@ def test_a_completion_that_claims_writes_what_the_two_would_write(bounded: Conn,
         job, next_id = claimed(bounded, attempt_count=1), insert_job(bounded, attempt_count=1)
         mine, outcome = queue(bounded), Completed(None, gateway_status=200, gateway_ms=7)
         if kind == "together":
-            mine.complete_and_claim(job, outcome, "/results/x", US, time.monotonic())
+            both(bounded, job, outcome, US)
         else:
-            assert mine.complete_job(job, outcome, "/results/x")
+            assert mine.complete_job(job, outcome, "/x")
             assert mine.claim_job(*US)[0]
         rows[kind] = [written(row_of(bounded, which)) for which in (job.id, next_id)]
     assert rows["plain"] == rows["together"]
