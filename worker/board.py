@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _ROW = struct.Struct("=qqdq")  # connected, busy, deadline, jobs done
 _SERVER = 512  # bytes for the server's id, at the front
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     connected: bool
     busy: bool
     deadline: float  # by the monotonic clock: past it, the worker is stuck; 0: none
@@ -37,7 +36,7 @@ class Board:
         return Row(bool(connected), bool(busy), deadline, jobs)
 
     def write(self, slot: int, row: Row) -> None:
-        _ROW.pack_into(self._memory, self._offset(slot), row.connected, row.busy, row.deadline, row.jobs)
+        _ROW.pack_into(self._memory, self._offset(slot), *row)
 
     def clear(self, slot: int) -> None:
         self.write(slot, Row(connected=False, busy=False, deadline=0, jobs=0))

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import os
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import requests
 import urllib3.exceptions
 from convertq.worker.config import Config
 from convertq.worker.errors import Code, Failure, io_failure
 from convertq.worker.form import Form
-from convertq.worker.gateway_connection import Answer, Gateway, Route, find_route, shut, watched_session
+from convertq.worker.gateway_connection import Answer, Close, Gateway, Route, find_route, shut, watched_session
 from convertq.worker.job import Job
 from convertq.worker.retry import parse_retry_after
 from convertq.worker.xml_check import CHUNK, NotXml, XmlCheck
 from urllib3.connection import HTTPConnection
+
+#: what a call may end with besides a Failure
+TIMED_OUT = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
+BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
 
 
 @dataclass
@@ -71,16 +74,23 @@ class GatewayCall:
         self._started = time.monotonic()
         self.ends_at = self._started + self._client.timeout
         try:
-            with _named_as_failures(self):
-                self._exchange(source, sink)
-        except Failure as failure:
+            self._exchange(source, sink)
+        except (Failure, *BROKEN) as error:
+            failure = error if isinstance(error, Failure) else self._failure_of(error)
             failure.called = failure.code is not Code.IO_ERROR  # the disk's fault says nothing about the gateway
             failure.gateway_status = failure.gateway_status or self.status
             failure.gateway_ms = int((time.monotonic() - self._started) * 1000)
-            raise
+            raise failure from None
         finally:
             self.milliseconds = int((time.monotonic() - self._started) * 1000)
             self.ends_at = None
+
+    def _failure_of(self, error: Exception) -> Failure:
+        if isinstance(error, TIMED_OUT):
+            return self.timed_out()
+        if isinstance(error, requests.exceptions.SSLError):
+            return Failure(Code.GW_5XX, "no secure connection to the gateway: its certificate or TLS was refused")
+        return Failure(Code.GW_5XX, _what_broke(error), detail=repr(error)[:500])
 
     def abort(self) -> None:
         self._client.gateway.shut()
@@ -91,15 +101,15 @@ class GatewayCall:
         return Failure(Code.GW_TIMEOUT, message, called=True, gateway_status=self.status, gateway_ms=elapsed)
 
     def _exchange(self, source: BinaryIO, sink: BinaryIO) -> None:
-        answer = self._post(source)
+        answer, close = self._post(source)
         try:
             self.status = answer.status
             refuse_unless_xml(answer)
             self._receive(answer, sink)
         finally:
-            answer.close()
+            close()
 
-    def _post(self, source: BinaryIO) -> Answer:
+    def _post(self, source: BinaryIO) -> tuple[Answer, Close]:
         size = os.fstat(source.fileno()).st_size
         self._progress.bytes_total = size
         head, tail = self._client.form.head(self._job), self._client.form.tail(self._job)
@@ -178,23 +188,6 @@ def _write(sink: BinaryIO, chunk: bytes) -> None:
         sink.write(chunk)
     except OSError as error:
         raise io_failure("the result cannot be written", error) from None
-
-
-@contextlib.contextmanager
-def _named_as_failures(call: GatewayCall) -> Any:
-    try:
-        yield
-    except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
-        raise call.timed_out() from None
-    except requests.exceptions.SSLError:
-        raise Failure(Code.GW_5XX, "no secure connection to the gateway: its certificate or TLS was refused") from None
-    except (
-        requests.RequestException,
-        urllib3.exceptions.HTTPError,
-        http.client.HTTPException,
-        OSError,
-    ) as error:
-        raise Failure(Code.GW_5XX, _what_broke(error), detail=repr(error)[:500]) from None
 
 
 def _what_broke(error: BaseException) -> str:

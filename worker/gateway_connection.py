@@ -14,6 +14,7 @@ import requests
 import urllib3
 import urllib3.connection
 import urllib3.connectionpool
+from convertq.worker.plain_answer import PlainAnswer, take_plain_answer
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 
@@ -50,20 +51,19 @@ def _host(url: str) -> str:
     return str(parsed.host) if is_usual else f"{parsed.host}:{parsed.port}"
 
 
-@dataclass(frozen=True)
-class Answer:
-    raw: urllib3.BaseHTTPResponse | http.client.HTTPResponse
-    close: Callable[[], None]  # whatever was not read of it ends its connection; else that is kept
-
-    @property
-    def status(self) -> int:
-        return self.raw.status
+class ParsedAnswer:
+    def __init__(self, raw: urllib3.BaseHTTPResponse | http.client.HTTPResponse) -> None:
+        self._raw, self.status = raw, raw.status
 
     def header(self, name: str) -> str | None:
-        return self.raw.headers.get(name)
+        return self._raw.headers.get(name)
 
     def read(self, size: int) -> bytes:
-        return bytes(self.raw.read(size))
+        return bytes(self._raw.read(size))
+
+
+Answer = ParsedAnswer | PlainAnswer
+Close = Callable[[], None]  # of an answer: whatever was not read of it ends its connection; else that is kept
 
 
 class Gateway:
@@ -78,14 +78,14 @@ class Gateway:
         head = [f"POST {route.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self._headers.items())]
         self._head = "\r\n".join(head).encode("latin-1")
 
-    def post(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> Answer:
+    def post(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> tuple[Answer, Close]:
         connection = self._connection
         if connection and connection.is_connected and time.monotonic() - self._used < KEEP and self._route.is_direct:
             return self._post_again(connection, headers, body, timeout)
         self.rest()
         return self._post_first(headers, body, timeout)
 
-    def _post_first(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> Answer:
+    def _post_first(self, headers: Mapping[str, str], body: Iterator[bytes], timeout: float) -> tuple[Answer, Close]:
         request = requests.PreparedRequest()
         request.method, request.url, request.hooks = "POST", self._route.url, {}
         request.headers = CaseInsensitiveDict({**self._headers, **headers})
@@ -97,7 +97,7 @@ class Gateway:
             response.close()
             self._used = time.monotonic()
 
-        return Answer(response.raw, close)
+        return ParsedAnswer(response.raw), close
 
     def _post_again(
         self,
@@ -105,7 +105,29 @@ class Gateway:
         headers: Mapping[str, str],
         body: Iterator[bytes],
         timeout: float,
-    ) -> Answer:
+    ) -> tuple[Answer, Close]:
+        try:
+            connection.sock.settimeout(timeout)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it hung up
+                self._send(connection.sock, headers, body)
+            return self._take_plain(connection) or self._parse(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _take_plain(self, connection: urllib3.connection.HTTPConnection) -> tuple[Answer, Close] | None:
+        answer = take_plain_answer(connection.sock)
+        if answer is None:
+            return None
+
+        def close() -> None:
+            if answer.missing:
+                connection.close()
+            self._used = time.monotonic()
+
+        return answer, close
+
+    def _parse(self, connection: urllib3.connection.HTTPConnection) -> tuple[Answer, Close]:
         response = _Response(connection.sock, method="POST")
 
         def close() -> None:
@@ -114,19 +136,11 @@ class Gateway:
             response.close()
             self._used = time.monotonic()
 
-        try:
-            connection.sock.settimeout(timeout)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it hung up
-                self._send(connection.sock, headers, body)
-            response.begin()
-        except BaseException:
-            close()
-            raise
+        response.begin()
         if response.getheader("Content-Encoding"):  # although it was asked for none
-            return Answer(
-                urllib3.HTTPResponse(response, dict(response.headers), response.status, preload_content=False), close
-            )
-        return Answer(response, close)
+            decoded = urllib3.HTTPResponse(response, dict(response.headers), response.status, preload_content=False)
+            return ParsedAnswer(decoded), close
+        return ParsedAnswer(response), close
 
     def _send(self, to: socket.socket, headers: Mapping[str, str], body: Iterator[bytes]) -> None:
         """The head goes out in one piece with what follows it."""

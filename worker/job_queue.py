@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from convertq.worker.config import Config
@@ -39,8 +38,7 @@ class Gate:
         self.retry_is_due: bool = row["retry_is_due"]
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A claim as it is asked, on a trip of its own or together with the completion of the job before."""
 
     holder: str

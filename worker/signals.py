@@ -15,6 +15,7 @@ class Signals:
     def __init__(self, handled: Iterable[signal.Signals]) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll: select.epoll | None = None
+        self._poll = _poll_for(self._reader)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in handled:
             signal.signal(number, _note)
@@ -22,9 +23,7 @@ class Signals:
 
     def wait(self, timeout: float | None, *others: int) -> tuple[list[signal.Signals], set[int]]:
         """The signals that came and the descriptors among `others` that are ready, at the latest after `timeout`."""
-        poll = select.poll()  # select.select ends at descriptor 1023
-        for descriptor in (self._reader, *others):
-            poll.register(descriptor, select.POLLIN)
+        poll = _poll_for(self._reader, *others) if others else self._poll
         milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
         ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
         return self.take() if self._reader in ready else [], ready - {self._reader}
@@ -40,10 +39,8 @@ class Signals:
         return self.take() if self._reader in ready else []
 
     def wait_for_one(self, timeout: float) -> None:
-        """And leaves it there."""
-        poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        poll.poll(timeout * 1000)
+        """And leaves it there. May be asked by another thread than `wait`."""
+        _poll_for(self._reader).poll(timeout * 1000)
 
     def take(self) -> list[signal.Signals]:
         with contextlib.suppress(BlockingIOError):
@@ -56,6 +53,14 @@ class Signals:
             self._epoll.close()
         os.close(self._reader)
         os.close(self._writer)
+
+
+def _poll_for(*descriptors: int) -> select.poll:
+    """select.select would end at descriptor 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return poll
 
 
 @contextlib.contextmanager

@@ -42,7 +42,10 @@ class Trips:
         self._connection, self._schema = connection, schema
         self._prefix = f"convertq_{secrets.token_hex(4)}"  # whoever else prepares on this connection has other names
         self._prepared: dict[str, Prepared] = {}
+        self._columns: dict[str, list[str]] = {}  # of what a statement returns
         self._transformer = Transformer(connection)
+        self._poll = select.poll()
+        self._poll.register(connection.pgconn.socket, select.POLLIN)
 
     def make(self, *statements: Statement) -> list[list[DictRow]]:
         """The rows of each. Raises psycopg.Error: after that the connection is of no use."""
@@ -52,28 +55,28 @@ class Trips:
         pgconn.pipeline_sync()
         results = self._answers(pgconn)
         pgconn.exit_pipeline_mode()
-        return [self._rows(result) for result, wants_rows in zip(results, wanted, strict=True) if wants_rows]
+        return [self._rows(name, result) for result, name in zip(results, wanted, strict=True) if name]
 
-    def _send(self, pgconn: PGconn, name: str, given: dict[str, Any]) -> Iterator[bool]:
-        """For each result that will come back, whether it is the statement's own."""
+    def _send(self, pgconn: PGconn, name: str, given: dict[str, Any]) -> Iterator[str]:
+        """For each result that will come back, the statement's name if it is its own."""
         prepared = self._prepared.get(name)
         if prepared is None:
             text, parameters = _numbered(name, self._schema)
             prepared = self._prepared[name] = Prepared(f"{self._prefix}_{name}".encode(), parameters)
             pgconn.send_prepare(prepared.name, text)
-            yield False
+            yield ""
         pgconn.send_query_prepared(prepared.name, [_as_text(given[key]) for key in prepared.parameters])
-        yield True
+        yield name
 
     def _answers(self, pgconn: PGconn) -> list[PGresult]:
         """Waits by itself: psycopg's way goes through two generators for each piece that arrives."""
         deadline = time.monotonic() + self._connection.patience
         while pgconn.flush():
-            self._wait(pgconn, select.POLLIN | select.POLLOUT, deadline)
+            self._wait(pgconn, deadline, sends=True)
         results: list[PGresult] = []
         while True:
             while pgconn.is_busy():
-                self._wait(pgconn, select.POLLIN, deadline)
+                self._wait(pgconn, deadline)
             result = pgconn.get_result()
             if result is None:  # the end of one statement's results
                 continue
@@ -83,18 +86,22 @@ class Trips:
                 raise psycopg.DatabaseError(result.error_message.decode(errors="replace").strip())
             results.append(result)
 
-    def _wait(self, pgconn: PGconn, events: int, deadline: float) -> None:
-        poll = select.poll()
-        poll.register(pgconn.socket, events)
+    def _wait(self, pgconn: PGconn, deadline: float, *, sends: bool = False) -> None:
+        poll = self._poll
+        if sends:
+            poll = select.poll()
+            poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             self._connection.give_up()
         pgconn.consume_input()
 
-    def _rows(self, result: PGresult) -> list[DictRow]:
+    def _rows(self, name: str, result: PGresult) -> list[DictRow]:
         if not result.ntuples:
             return []
         self._transformer.set_pgresult(result)
-        names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+        if name not in self._columns:
+            self._columns[name] = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
+        names = self._columns[name]
         return self._transformer.load_rows(0, result.ntuples, lambda values: dict(zip(names, values, strict=True)))
 
 
