@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from convertq.cli.words import counted, duration, moment
+from convertq.worker.board import STUCK_AFTER
 from convertq.worker.errors import Code
 
 Row = Mapping[str, Any]
@@ -113,9 +114,18 @@ def _processing(facts: Facts) -> str:
         return f"was {sentence}; {loss}, {_taken_back(facts)}"
     if progress := job["progress"]:
         sentence += f": {progress['step']}, {progress['percent']}%"
-    if job["last_attempt_at"]:
-        sentence += f"; the gateway has until {facts.at(job['last_attempt_at'] + facts.gateway_timeout)}"
-    return sentence
+    return f"{sentence}{_time_left(facts)}"
+
+
+def _time_left(facts: Facts) -> str:
+    began = facts.job["last_attempt_at"]
+    if not began:
+        return ""
+    ends = began + facts.gateway_timeout
+    if ends > facts.now:
+        return f"; the gateway has until {facts.at(ends)}"
+    at_last = ends + timedelta(seconds=STUCK_AFTER)
+    return f"; the gateway's time was over at {facts.at(ends)}: a worker that is stuck is ended at {facts.at(at_last)}"
 
 
 def _loss(facts: Facts) -> str:

@@ -80,5 +80,5 @@ def retry_in_bulk(database: Database, files: Files, ids: Sequence[UUID], as_json
     if as_json:
         print_json({"queued": queued, "skipped": skipped})
     else:
-        click.echo(f"{queued} queued, {skipped} skipped (source gone)")
+        click.echo(f"{queued} queued" + (f", {skipped} skipped (source gone)" if skipped else ""))
     return ExitCode.DONE

@@ -7,6 +7,7 @@ import struct
 from typing import NamedTuple
 
 _ROW = struct.Struct("=qqdq")  # connected, busy, deadline, jobs done
+STUCK_AFTER = 30.0  # s that a worker gets beyond what it has to do, such as the gateway's timeout
 _SERVER = 512  # bytes for the server's id, at the front
 
 

@@ -9,7 +9,7 @@ import time
 from typing import NoReturn
 
 from convertq.worker.attempt import Attempt
-from convertq.worker.board import Board, Row
+from convertq.worker.board import STUCK_AFTER, Board, Row
 from convertq.worker.breaker import Breaker
 from convertq.worker.config import Config
 from convertq.worker.db import PATIENCE, Database, application_name
@@ -25,6 +25,7 @@ from convertq.worker.log import Log
 from convertq.worker.lookout import Lookout
 from convertq.worker.outcome import Completed, Interrupted, Lost, Outcome
 from convertq.worker.retry import after_failure
+from convertq.worker.returned import say_returned
 from convertq.worker.settle import Settlement, let_go
 from convertq.worker.signals import Signals
 from convertq.worker.stopping import HANDLED, Stopping
@@ -32,7 +33,6 @@ from convertq.worker.wake import Wake
 from convertq.worker.watcher import Ending, Watcher
 
 RECLAIM_EVERY = 10.0  # s and per worker: at a thousand jobs a second it costs nothing, and little where all are idle
-STUCK_AFTER = 30.0  # s beyond the gateway's timeout
 FIRST_PAUSE = 0.1  # s after trouble with the database, doubled while it lasts
 
 
@@ -107,7 +107,7 @@ class Worker:
         reason = "worker died" if self._queue is None else lost
         for row in queue.requeue_worker_jobs(self._holder, counted=counted, reason=reason):
             discard(self._files.part(row["id"], row["attempt"], self._holder))
-            self._log("requeue", job_id=row["id"], status=row["status"], attempt=row["attempt"], reason=reason)
+            say_returned(self._log, "requeue", row, reason=reason)
 
     def _all_is_well(self) -> None:
         self._link.works()
@@ -130,10 +130,7 @@ class Worker:
         self._reclaim_at = time.monotonic() + RECLAIM_EVERY
         for row in queue.reclaim_jobs():
             discard(self._files.part(row["id"], row["attempt"], row["holder"]))
-            self._log(
-                "reclaim", job_id=row["id"], status=row["status"], attempt=row["attempt"],
-                reason=row["reason"], holder=row["holder"],
-            )  # fmt: skip
+            say_returned(self._log, "reclaim", row, reason=row["reason"], holder=row["holder"])
 
     # -- 2. claim --
 

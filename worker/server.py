@@ -20,9 +20,9 @@ from convertq.worker.files import Files, discard
 from convertq.worker.job_queue import JobQueue
 from convertq.worker.link import RETRY_AT_MOST_EVERY, TROUBLE, Link
 from convertq.worker.log import Log
+from convertq.worker.returned import say_returned
 from convertq.worker.version import VERSION
 from convertq.worker.wake import Wake
-from psycopg.rows import DictRow
 
 
 class Server:
@@ -92,7 +92,7 @@ class Server:
     def _recover(self, database: Database) -> None:
         """What a supervisor does first: take back what dead ones left, rows and temp files."""
         for row in JobQueue(database, self._config).reclaim_jobs():
-            self._say("reclaim", row, reason=row["reason"], holder=row["holder"])
+            say_returned(self._log, "reclaim", row, reason=row["reason"], holder=row["holder"])
         self._is_alive()
         parts = list(self._files.parts())  # listed first: whatever is listed and alive is in the table by now
         running = {row["id"]: row for row in database.run("find_attempts", ids=[part[1] for part in parts])}
@@ -151,7 +151,7 @@ class Server:
             return False
         for row in rows:
             discard(self._files.part(row["id"], row["attempt"], holder))
-            self._say("requeue", row, reason=reason, worker=holder)
+            say_returned(self._log, "requeue", row, reason=reason, worker=holder)
         return True
 
     def drain(self) -> None:
@@ -168,9 +168,6 @@ class Server:
             self._open().run(statement, server=self._board.server_id)
         except TROUBLE as error:
             self._trouble(error)
-
-    def _say(self, event: str, row: DictRow, **fields: object) -> None:
-        self._log(event, job_id=row["id"], status=row["status"], attempt=row["attempt"], **fields)
 
     def leave_behind(self) -> None:
         """In a forked child: the parent's session must not be ended from here, nor its socket be held."""

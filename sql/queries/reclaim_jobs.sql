@@ -2,7 +2,7 @@
 -- A holder that is not in servers is judged by its lease alone. Locked first, checked again in the update: an extension
 -- or a completion that comes in between wins.
 -- Parameters: max_attempts
--- Rows: one per job, at most 100: id, attempt, holder, status, reason
+-- Rows: one per job, at most 100: id, attempt, holder, status, reason, error_code, error_message
 WITH lost AS MATERIALIZED (
     SELECT job.id, job.attempt_count AS attempt, job.leased_by AS holder,
            job.attempt_count >= %(max_attempts)s AS gives_up,
@@ -29,4 +29,4 @@ WITH lost AS MATERIALIZED (
                'error_code', error_code, 'error_message', error_message))
       FROM reclaimed
 )
-SELECT id, attempt, holder, status, reason FROM reclaimed
+SELECT id, attempt, holder, status, reason, error_code, error_message FROM reclaimed

@@ -2,7 +2,7 @@
 -- The attempt stays counted, so that a job which kills its worker ends as a dead letter; counted is false only for a
 -- worker that was stopped in the middle of its job by a shutdown.
 -- Parameters: holder, max_attempts, counted, reason
--- Rows: one per job: id, attempt, status, error_message
+-- Rows: one per job: id, attempt, status, error_code, error_message
 WITH held AS MATERIALIZED (
     SELECT id, attempt_count AS attempt, %(counted)s AND attempt_count >= %(max_attempts)s AS gives_up
       FROM {schema}.jobs
@@ -26,4 +26,4 @@ WITH held AS MATERIALIZED (
                'error_code', error_code, 'error_message', error_message))
       FROM returned
 )
-SELECT id, attempt, status, error_message FROM returned
+SELECT id, attempt, status, error_code, error_message FROM returned

@@ -43,6 +43,8 @@ def test_an_expired_lease_goes_back_without_delay(conn: Conn) -> None:
         "holder": HOLDER,
         "status": "queued",
         "reason": "lease expired",
+        "error_code": None,
+        "error_message": None,
     }
     row = row_of(conn, job)
     assert (row["status"], row["attempt_count"], row["retry_after"], row["leased_by"]) == (

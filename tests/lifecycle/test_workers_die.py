@@ -83,6 +83,9 @@ def test_a_job_that_kills_its_worker_each_time_ends_as_a_dead_letter(
     assert (row["status"], row["error_code"], row["dead_letter"]) == ("failed", "UNKNOWN", True)
     assert row["attempt_count"] == 2
     assert documents.story(job_id) == "created queued processing requeued processing failed"
+    said = process.wait_for_event("failed")
+    assert (said["job_id"], said["error_code"], said["dead_letter"]) == (str(job_id), "UNKNOWN", True)
+    assert said["error_message"] == row["error_message"]
 
 
 def test_a_killed_supervisor_takes_its_workers_with_it(

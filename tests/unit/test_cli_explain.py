@@ -88,6 +88,13 @@ def test_a_running_job_shows_its_worker_and_progress() -> None:
     assert then == f"the gateway has until {at(NOW + timedelta(minutes=3))}"
 
 
+def test_a_call_that_should_be_over_is_said_to_be_and_what_happens_then() -> None:
+    began = NOW - timedelta(minutes=3, seconds=10)
+    said = sentence(status="processing", leased_by="host:1:ab/2", lease_expires_at=SOON, last_attempt_at=began)
+    over, ended = at(NOW - timedelta(seconds=10)), at(NOW + timedelta(seconds=20))
+    assert said.endswith(f"; the gateway's time was over at {over}: a worker that is stuck is ended at {ended}")
+
+
 def test_a_lease_that_ran_out_is_said() -> None:
     late = NOW - timedelta(seconds=1)
     assert "its lease ran out" in sentence(status="processing", leased_by="x/1", lease_expires_at=late)
