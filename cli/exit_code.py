@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NO_SUCH_JOB = 3
     NOT_IN_STATE = 4  # NOT_READY, EXPIRED, a retry without its source
-    UNREACHABLE = 69  # EX_UNAVAILABLE: database or gateway
+    UNREACHABLE = 69  # EX_UNAVAILABLE: database or gateway; also a database without a free connection
     BAD_CONFIG = 78  # EX_CONFIG
     INTERRUPTED = 130
 
@@ -56,7 +56,7 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
     """Imported here: `convertq --help` needs neither psycopg nor the worker."""
     import psycopg
     from convertq.worker.config import ConfigError
-    from convertq.worker.db import NOT_CONNECTED, SchemaError
+    from convertq.worker.db import NOT_CONNECTED, SchemaError, is_full
     from convertq.worker.errors import one_line
     from convertq.worker.migrations import MigrationError
 
@@ -65,6 +65,9 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
             return ExitCode.BAD_CONFIG, error.problems
         case SchemaError() | MigrationError():
             return ExitCode.FAILED, [" ".join(str(error).split())]
+        case psycopg.OperationalError() if is_full(error):
+            said = f"the database at {_database()} has no connection left: {one_line(str(error))}"
+            return ExitCode.UNREACHABLE, [said]
         case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(NOT_CONNECTED):
             return ExitCode.UNREACHABLE, [f"database unreachable at {_database()}: {one_line(str(error))}"]
         case psycopg.Error():

@@ -16,7 +16,7 @@ from convertq.cli.context import APPLICATION_NAME, the_files
 from convertq.cli.retry import why_not
 from convertq.cli.top_snapshot import Snapshot, Trouble, take_snapshot
 from convertq.worker.config import Config
-from convertq.worker.db import Database
+from convertq.worker.db import Database, is_full
 from convertq.worker.errors import one_line
 from convertq.worker.link import TROUBLE
 from convertq.worker.manual_retry import retry_job
@@ -142,6 +142,7 @@ def answer_to_retry(database: Database, job_id: UUID) -> str:
 
 def trouble_with(error: Exception) -> Trouble:
     if isinstance(error, psycopg.OperationalError):
-        return Trouble("database unreachable, trying again", one_line(str(error)))
+        what = "the database has no connection left" if is_full(error) else "database unreachable"
+        return Trouble(f"{what}, trying again", one_line(str(error)))
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return Trouble("the database cannot be read, trying again", one_line(said or str(error)))

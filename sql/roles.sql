@@ -55,7 +55,7 @@ GRANT UPDATE ON :"schema".counters_place TO :"worker";
 
 COMMIT;
 
--- doctor names the sessions that get in the way; without this right it sees only those of its own user.
+-- doctor names the sessions that get in the way; without this right it looks only into those of its own user, and says so.
 SELECT rolsuper OR pg_has_role(rolname, 'pg_read_all_stats', 'USAGE WITH ADMIN OPTION') AS may_grant
   FROM pg_roles WHERE rolname = current_user
 \gset

@@ -37,6 +37,16 @@ KEEPALIVE = {
 }
 #: SQLSTATE classes of a server that cannot be used at all; others are about one statement
 NOT_CONNECTED = ("08", "28", "3D", "53", "57P")
+TOO_MANY_CONNECTIONS = "53300"
+#: and its words: libpq keeps no SQLSTATE of a refused connection
+SERVER_IS_FULL = ("sorry, too many clients already", "remaining connection slots are reserved")
+OWN_LIMIT_IS_REACHED = ("too many connections for role", "too many connections for database")
+
+
+def is_full(error: psycopg.Error) -> bool:
+    """The database is there, and has no connection left for this role."""
+    words = SERVER_IS_FULL + OWN_LIMIT_IS_REACHED
+    return error.sqlstate == TOO_MANY_CONNECTIONS or any(each in str(error) for each in words)
 
 
 class SchemaError(Exception):

@@ -10,7 +10,7 @@ import psycopg
 from convertq.worker.checks import host, plans, queue, server, sessions
 from convertq.worker.checks.finding import Finding, Look, State, bad, ok, warn
 from convertq.worker.config import SETTINGS, Config, ConfigError, read_config
-from convertq.worker.db import Database, connect
+from convertq.worker.db import OWN_LIMIT_IS_REACHED, Database, connect, is_full
 from convertq.worker.errors import one_line
 from convertq.worker.files import Files
 
@@ -43,13 +43,19 @@ def examine(environment: Mapping[str, str], *, fix: bool, application_name: str)
     try:
         look.connection = Database(connect(config.database, application_name), config.database.schema)
     except psycopg.Error as error:
-        what = f"{config.database.shown}: {one_line(str(error))}"
-        yield bad("database", what, "check DATABASE_URL, and that PostgreSQL runs")
+        yield bad("database", f"{config.database.shown}: {one_line(str(error))}", way_in(error))
         return
     try:
         yield from examine_database(look, fix=fix)
     finally:
         look.connection.close()
+
+
+def way_in(error: psycopg.Error) -> str:
+    if not is_full(error):
+        return "check DATABASE_URL, and that PostgreSQL runs"
+    has_own_limit = any(words in str(error) for words in OWN_LIMIT_IS_REACHED)
+    return server.make_room("that limit" if has_own_limit else "max_connections")
 
 
 def examine_database(look: Look, *, fix: bool) -> Iterator[Finding]:

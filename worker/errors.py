@@ -57,8 +57,13 @@ def io_failure(what: str, error: OSError) -> Failure:
 
 
 def one_line(text: str) -> str:
-    """At most 200 printable characters, without absolute paths and without credentials in URLs."""
-    text = "".join(char if char.isprintable() else " " for char in text)
+    """At most 200 printable characters, without absolute paths and without credentials in URLs.
+
+    A semicolon stands where a line ended without a mark of its own and the next one does not go on in lower case.
+    """
+    text = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
+    lines = [line for each in text.split("\n") if (line := each.strip())]
+    text = re.sub(r"(?<=[^.,:;!?])\n(?![a-z])", "; ", "\n".join(lines))
     text = re.sub(r"//[^/\s]*@", "//", text)
     text = re.sub(r"(?<![\w/.…])/(?!/)[\w.@+-]+(?:/[\w.@+-]*)*", "…", text)
     text = " ".join(text.split())

@@ -105,6 +105,11 @@ def test_a_long_query_on_a_standby_without_a_slot(look_at: LookAt, primary: Embe
         finding = vacuum_line(look_at, primary)
         assert (finding.state, "kept by standby walreceiver" in finding.what) == (BAD, True), finding
         assert finding.remedy == "end the long query there, or set hot_standby_feedback = off there"
+        conn.execute("CREATE ROLE plain LOGIN")
+        [finding] = find(
+            sessions.check_vacuum, look_at(LIMITS, DATABASE_URL=primary.url().replace("postgres@", "plain@"))
+        )
+        assert "kept by standby walreceiver (where is hidden)" in finding.what
         reader.rollback()
         eventually(lambda: dead_rows(conn) == 0)
 

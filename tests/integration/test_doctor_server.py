@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from convertq.worker.doctor import ask
 from tests.conftest import Environment, migrate
 from tests.findings import BAD, OK, WARN, LookAt, doctor, find, state_of
 from tests.jobs import Conn
+from tests.processes import run as run_convertq
 from tests.standby import Standby
 from tests.waiting import eventually
 
@@ -90,6 +92,39 @@ def test_connections(look_at: LookAt, environment: Environment) -> None:
         with psycopg.connect(url), psycopg.connect(url):
             _, found = doctor(environment(DATABASE_URL=postgres.url()))
     assert found["connections"]["what"] == "0 of 2 connections are free, convertq has 1, reports has 2"
+
+
+FULL = {**FAST, "max_connections": "4", "superuser_reserved_connections": "1", "max_wal_senders": "0"}
+
+
+@pytest.mark.parametrize(
+    ("taken", "limit", "words"),
+    [
+        (3, "", "remaining connection slots are reserved"),
+        (4, "", "sorry, too many clients already"),
+        (1, "ALTER ROLE plain CONNECTION LIMIT 0", 'too many connections for role "plain"'),
+        (1, "ALTER DATABASE postgres CONNECTION LIMIT 1", 'too many connections for database "postgres"'),
+    ],
+)
+def test_a_database_that_has_no_connection_left_is_not_said_to_be_away(
+    environment: Environment, taken: int, limit: Any, words: str
+) -> None:
+    with EmbeddedPostgres(settings=FULL, port=0) as postgres, ExitStack() as opened:
+        first = opened.enter_context(psycopg.connect(postgres.url(), autocommit=True))
+        first.execute("CREATE ROLE plain LOGIN")
+        if limit:
+            first.execute(limit)
+        for _ in range(taken - 1):
+            opened.enter_context(psycopg.connect(postgres.url()))
+        given = environment(DATABASE_URL=postgres.url().replace("postgres@", "plain@"))
+        code, found = doctor(given)
+        listed = run_convertq("list", environment=given)
+    assert (code, found["database"]["state"], words in found["database"]["what"]) == (1, "bad", True)
+    raised = "that limit" if limit else "max_connections"
+    assert found["database"]["remedy"] == f"end what is not needed, raise {raised}, or lower WORKER_CONCURRENCY"
+    assert (listed.returncode, words in listed.stderr) == (69, True)
+    where = f"127.0.0.1:{postgres.port}/postgres"
+    assert listed.stderr.startswith(f"convertq: the database at {where} has no connection left: connection failed: ")
 
 
 def test_autovacuum(environment: Environment) -> None:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
 from convertq.worker.checks import sessions
 from convertq.worker.checks.finding import Finding, Limits
+from convertq.worker.doctor import ask
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from tests.conftest import Connect
+from tests.conftest import Connect, Server
 from tests.findings import BAD, OK, WARN, LookAt, find, state_of
 from tests.jobs import Conn
 from tests.waiting import eventually
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A role that may not look into the sessions of others."""
+
+    name: str
+    url: str
+
+    @property
+    def remedy(self) -> str:
+        return f'let this role look: GRANT pg_read_all_stats TO "{self.name}"'
+
+
+@pytest.fixture
+def plain(pg_server: Server, database_url: str, admin: psycopg.Connection) -> Iterator[Plain]:
+    if pg_server.password:
+        pytest.skip("the server asks for passwords")
+    name = f"Plain {os.urandom(4).hex()}"
+    admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+    yield Plain(name, Server(pg_server.host, pg_server.port, name).url(str(conninfo_to_dict(database_url)["dbname"])))
+    admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
 def test_fix_ends_convertqs_own_idle_transactions_and_nobody_elses(
@@ -70,3 +97,74 @@ def test_dead_rows_are_bad_with_the_session_that_keeps_them(look_at: LookAt, con
 def test_autovacuum_switched_off_for_the_table_is_bad(look_at: LookAt, conn: Conn) -> None:
     conn.execute("ALTER TABLE jobs SET (autovacuum_enabled = false)")
     assert state_of(sessions.check_vacuum, look_at()) is BAD
+
+
+def test_idle_sessions_that_a_plain_role_may_not_see_are_said_to_be_hidden(
+    look_at: LookAt, connect: Connect, conn: Conn, plain: Plain
+) -> None:
+    limits = Limits(idle_transaction=0)
+    [finding] = find(sessions.check_idle_sessions, look_at(limits, DATABASE_URL=plain.url))
+    assert (finding.state, finding.remedy) == (WARN, plain.remedy)
+    assert finding.what == (
+        "none that this role may see is idle in a transaction for over 0 min; 1 session of other roles is hidden"
+    )
+    connect().execute("BEGIN")
+    look = look_at(limits, DATABASE_URL=plain.url)
+    [finding] = find(sessions.check_idle_sessions, look)
+    assert finding.what.endswith("; 2 sessions of other roles are hidden")
+
+    with psycopg.connect(plain.url) as mine:
+        mine.execute("SELECT")
+        [finding] = find(sessions.check_idle_sessions, look)
+        assert (finding.state, f"pid {mine.info.backend_pid} " in finding.what) == (BAD, True)
+
+    conn.execute(sql.SQL("GRANT pg_read_all_stats TO {}").format(sql.Identifier(plain.name)))
+    [finding] = find(sessions.check_idle_sessions, look_at(limits, DATABASE_URL=plain.url))
+    assert (finding.state, "is idle in a transaction for 0 s" in finding.what) == (BAD, True)
+
+
+def test_where_nobody_else_is_connected_nothing_is_hidden_from_a_plain_role(look_at: LookAt, plain: Plain) -> None:
+    [finding] = find(sessions.check_idle_sessions, look_at(DATABASE_URL=plain.url))
+    assert finding.state is OK
+    assert finding.what == "none is idle in a transaction for over 5 min"
+
+
+def test_dead_rows_kept_by_a_session_that_a_plain_role_may_not_look_into(
+    look_at: LookAt, conn: Conn, connect: Connect, plain: Plain
+) -> None:
+    limits = Limits(dead_rows=100, long_transaction=0)
+    conn.execute("INSERT INTO jobs (bytes, sha256) SELECT 1, md5(n::text) FROM generate_series(1, 1000) n")
+    reader = connect()
+    reader.execute("SET application_name = 'nightly report'")
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT count(*) FROM jobs")
+    assert state_of(sessions.check_vacuum, look_at(Limits(), DATABASE_URL=plain.url)) is OK
+    conn.execute("UPDATE jobs SET priority = 1")
+    conn.execute("SELECT pg_stat_force_next_flush()")
+    look = look_at(limits, DATABASE_URL=plain.url)
+    [finding] = eventually(lambda: [each for each in find(sessions.check_vacuum, look) if each.state is WARN])
+    holder = f"pid {reader.info.backend_pid} (nightly report)"
+    assert finding.what.endswith(f" live; perhaps kept by {holder}, which this role may not look into")
+    assert finding.remedy == plain.remedy
+    reader.execute("ROLLBACK")
+    [finding] = find(sessions.check_vacuum, look)
+    assert (finding.state, finding.what.endswith(" live, and nobody holds them")) == (WARN, True)
+
+
+def test_connections_of_other_roles_are_counted_for_a_plain_role_too(
+    look_at: LookAt, connect: Connect, plain: Plain
+) -> None:
+    for _ in range(2):
+        connect().execute("SET application_name = 'nightly report'")
+    looks = [look_at(), look_at(DATABASE_URL=plain.url)]
+
+    def same(wanted: str) -> bool:
+        """A session of an earlier test may just be leaving."""
+        for look in looks:
+            ask(look)
+        return bool(looks[0].server[wanted] == looks[1].server[wanted])
+
+    assert eventually(lambda: same("used_connections"))
+    assert eventually(lambda: same("most_connections"))
+    assert looks[1].server["used_connections"] >= 4
+    assert looks[1].server["most_connections"] == "nightly report has 2"

@@ -168,6 +168,14 @@ def test_the_monitor_reads_everything_and_changes_nothing(
     assert refused.stderr == "convertq: the database refused: permission denied for table servers\n"
 
 
+@pytest.mark.parametrize("kind", ["worker", "monitor"])
+def test_no_session_is_hidden_from_the_doctor_of(
+    environment: Environment, url_as: AsRole, conn: Conn, kind: str
+) -> None:
+    done = run_convertq("doctor", environment=environment(DATABASE_URL=url_as(kind)))
+    assert "ok    idle sessions   none is idle in a transaction for over 5 min\n" in done.stdout
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_role_can_remove_jobs_or_change_history_or_the_tables(conn_as: Callable[[str], Conn], kind: str) -> None:
     mine = conn_as(kind)

@@ -79,6 +79,9 @@ def test_an_unreachable_database_is_named_without_its_password(monkeypatch: pyte
     code, lines = explain(psycopg.OperationalError("connection failed:\n  refused"))
     assert code == ExitCode.UNREACHABLE
     assert lines == ["convertq: database unreachable at db.example:5433/jobs: connection failed: refused"]
+    code, lines = explain(psycopg.errors.TooManyConnections("sorry"))
+    assert code == ExitCode.UNREACHABLE
+    assert lines == ["convertq: the database at db.example:5433/jobs has no connection left: sorry"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,12 @@ def test_another_disk_error_is_tried_again_and_names_no_path() -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("two\nlines\r\n\tand a tab", "two lines and a tab"),
+        ("two\nlines\r\n\tand a\ttab\n", "two lines and a tab"),
+        ("failed: Connection refused\n\tIs it running?\n", "failed: Connection refused; Is it running?"),
+        ("closed\n\tThis means it died\n\tbefore the request.\n", "closed; This means it died before the request."),
+        ("All failures were:\n- this.\n\n- that", "All failures were: - this. - that"),
+        ("Nothing\n \0 \nBetween", "Nothing; Between"),
+        ("cannot open /srv/app/x.pdf\nIt is gone", "cannot open …; It is gone"),
         ("cannot open /srv/up loads/x.pdf", "cannot open … loads/x.pdf"),
         ("cannot open '/srv/app/x.pdf': denied", "cannot open '…': denied"),
         ("open:/srv/app/x.pdf", "open:…"),

@@ -60,12 +60,16 @@ def check_pooler(look: Look) -> Finding:
     return ok("pooler", "session settings are in force")
 
 
+def make_room(limit: str) -> str:
+    return f"end what is not needed, raise {limit}, or lower WORKER_CONCURRENCY"
+
+
 def check_connections(look: Look) -> Finding:
     server, needed = look.server, look.config.worker_concurrency + SPARE
     usable = server["max_connections"] - server["reserved_connections"]
     free = max(0, usable - server["used_connections"])  # a superuser may use those that are reserved
     said = f"{free} of {usable} connections are free, convertq has {server['convertq_connections']}"
-    remedy = "end what is not needed, raise max_connections, or lower WORKER_CONCURRENCY"
+    remedy = make_room("max_connections")
     if free < needed and server["most_connections"]:
         said = f"{said}, {server['most_connections']}"
     if free < SPARE:

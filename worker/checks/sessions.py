@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from convertq.worker.checks.finding import Finding, Look, bad, ok, warn
+from convertq.worker.words import counted
 from psycopg.rows import DictRow
 
 SHARE_OF_DEAD = 0.2  # of the live rows
@@ -10,11 +11,21 @@ SHARE_OF_DEAD = 0.2  # of the live rows
 
 def check_idle_sessions(look: Look) -> list[Finding]:
     rows = look.database.run("find_idle_transactions", older_than=look.limits.idle_transaction)
-    if not rows:
-        return [
-            ok("idle sessions", f"none is idle in a transaction for over {look.limits.idle_transaction / 60:g} min")
-        ]
-    return [_idle(row) for row in rows]
+    return [_idle(row) for row in rows] or [_none_idle(look)]
+
+
+def _none_idle(look: Look) -> Finding:
+    found = look.database.run("count_hidden_sessions")[0]
+    hidden = found["sessions"]
+    idle = f"is idle in a transaction for over {look.limits.idle_transaction / 60:g} min"
+    if not hidden:
+        return ok("idle sessions", f"none {idle}")
+    are_hidden = f"{counted(hidden, 'session')} of other roles {'is' if hidden == 1 else 'are'} hidden"
+    return warn("idle sessions", f"none that this role may see {idle}; {are_hidden}", _let_look(found["role"]))
+
+
+def _let_look(role: str) -> str:
+    return f"let this role look: GRANT pg_read_all_stats TO {role}"
 
 
 def _idle(row: DictRow) -> Finding:
@@ -38,6 +49,8 @@ def check_vacuum(look: Look) -> Finding:
         return bad(
             "vacuum", "autovacuum is switched off for jobs", "switch it on: ALTER TABLE jobs RESET (autovacuum_enabled)"
         )
+    if too_many and holder is not None and holder["kind"] == "hidden":
+        return _perhaps_kept(look, said, holder)
     if too_many and holder is not None and (is_long or holder["kind"] != "session"):
         return bad("vacuum", f"{said}; kept by {_who(holder)}", _release(holder))
     if too_many:
@@ -46,6 +59,11 @@ def check_vacuum(look: Look) -> Finding:
     if is_long and holder is not None:
         return warn("vacuum", f"{said}; from now on kept by {_who(holder)}", _release(holder))
     return ok("vacuum", said)
+
+
+def _perhaps_kept(look: Look, said: str, holder: DictRow) -> Finding:
+    what = f"{said}; perhaps kept by pid {holder['name']} ({holder['program']}), which this role may not look into"
+    return warn("vacuum", what, _let_look(look.database.run("count_hidden_sessions")[0]["role"]))
 
 
 def _who(holder: DictRow) -> str:
