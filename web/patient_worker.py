@@ -27,6 +27,7 @@ SILENCE = 20.0  # s that a client may say, or take, nothing
 HEADERS_WITHIN = 20.0  # s for all of a request's head
 REQUEST_WITHIN = 900.0  # s for all of one that brings no body
 FIRST_SECONDS, SLOWEST = 30.0, 32 * 1024  # s, and then bytes a second, of one that brings one
+LAST_CALL = 1.0  # s that who has just come in has to say what it wants, once the process is told to stop
 LAST_WORDS = 5.0  # s in which a request that was cut off may still be answered
 
 
@@ -38,6 +39,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._deadlines: dict[TConn, float] = {}
         self._uploads: dict[TConn, tuple[Any, int]] = {}  # the request, and what had come when its body began
         self._cut: set[TConn] = set()
+        self._closes_at: float | None = None
 
     def accept(self, listener: socket.socket) -> None:
         """Who has said nothing yet waits without a thread; gunicorn would have one wait for each of them."""
@@ -105,10 +107,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         super().finish_request(conn, fs)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        """When told to stop, gunicorn would wait its whole grace for a browser that keeps its connection open."""
+        """When told to stop, gunicorn would wait its whole grace for a browser that keeps its connection open.
+
+        A connection on which nothing has been asked yet may be of a visitor whose request is on its way.
+        """
         if not self.alive:
-            for conn in [*self.keepalived_conns, *self.pending_conns]:
+            self._closes_at = self._closes_at or time.monotonic() + LAST_CALL
+            for conn in self.keepalived_conns:
                 conn.timeout = 0.0
+            for conn in self.pending_conns:
+                conn.timeout = min(conn.timeout, self._closes_at)
         super().wait_for_and_dispatch_events(min(timeout, 1.0 if self.alive else 0.1))
 
     def murder_pending(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import requests
+from urllib3.util.wait import wait_for_read
 
 from tests.conftest import Environment, Web
 from tests.processes import CONSOLE_SCRIPT, run
@@ -45,6 +46,20 @@ def test_a_request_in_hand_is_finished_before_the_end(site: Site) -> None:
         site.process.wait_for_event("web", what="Handling signal: term")
         line.sendall(body[50:])
         assert line.recv(65536).startswith(b"HTTP/1.1 201 ")
+    assert site.process.wait() == 0
+
+
+def test_who_came_just_before_the_end_is_still_answered(web: Web) -> None:
+    """A connection of its own was taken before the signal, and the request comes after it."""
+    site = web(WEB_PROCESSES=1)
+    host, _, port = site.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        assert requests.get(f"{site.url}/health", timeout=10).status_code == 200  # came later: that one is accepted
+        site.process.send(signal.SIGTERM)
+        site.process.wait_for_event("web", what="Handling signal: term")
+        assert not wait_for_read(line, 0.3), "it was cut"
+        line.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
     assert site.process.wait() == 0
 
 
