@@ -7,6 +7,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from convertq.worker import job_queue
 from convertq.worker.job_queue import LOOK_EVERY, WALK_AT_LEAST_EVERY, JobQueue
 
 from tests.conftest import Connect, Dirs
@@ -234,9 +235,10 @@ def release_by_retry(conn: Conn) -> UUID:
 
 @pytest.mark.parametrize("appear", [insert_urgent, insert_old, release_by_reclaim, release_by_retry])
 def test_in_the_middle_of_a_queue_no_job_is_overlooked_for_long(
-    conn: Conn, connect: Connect, appear: Callable[[Conn], UUID]
+    conn: Conn, connect: Connect, appear: Callable[[Conn], UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Claims start behind the watermark, and there is always something there."""
+    """Claims start behind the watermark for as long as they ever may, and there is always something there."""
+    monkeypatch.setattr(job_queue, "SHARE_FOR_WALKING", 1_000_000)
     register_server(conn)
     mine = queue(conn)
     for _ in range(3):
