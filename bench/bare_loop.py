@@ -1,6 +1,8 @@
-"""The bare loop: processes over a shared list of files, with convertq's own gateway call and atomic write, no queue.
+"""The bare loop: processes over a shared list of files, with a gateway call and an atomic write, no queue.
 
-python -m bench.bare_loop WORKERS      # the environment is that of a worker; it stays until it is ended
+python -m bench.bare_loop WORKERS CLIENT   # the environment is that of a worker; it stays until it is ended
+
+The client is `convertq`, its own call and write, or `requests`, the job as the peers have it.
 """
 
 from __future__ import annotations
@@ -9,47 +11,63 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.sharedctypes import Synchronized
 from uuid import UUID
 
 from convertq.worker.attempt import Attempt
-from convertq.worker.config import Config, read_config
+from convertq.worker.config import read_config
 from convertq.worker.files import Files, discard, put_in_place
 from convertq.worker.gateway_client import GatewayClient, route_to_gateway
 from convertq.worker.job import Job
 
 from bench.documents import PDF_BYTES
+from bench.peers import work as peers_work
 
 
-def work(config: Config, names: list[str], place: Synchronized[int]) -> None:
-    client, files = GatewayClient(config, route_to_gateway(config)), Files(config.uploads_dir, config.results_dir)
+def work(client: str, ids: list[str], place: Synchronized[int]) -> None:
+    convert = CLIENTS[client]()
     while True:
         with place.get_lock():
             number, place.value = place.value, place.value + 1
-        if number >= len(names):
+        if number >= len(ids):
             return
-        convert(client, files, UUID(names[number].removesuffix(".pdf")))
+        convert(ids[number])
 
 
-def convert(client: GatewayClient, files: Files, job_id: UUID) -> None:
+def with_its_own_client() -> Callable[[str], None]:
     """What a worker does between its claim and its completion."""
-    job = Job(job_id, "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
-    attempt = Attempt(client, files, job)
-    attempt.convert()
-    put_in_place(attempt.paths.part, attempt.paths.result)
-    discard(attempt.paths.part)
-
-
-def main() -> None:
     config = read_config(os.environ, needs_gateway=True)
-    names = sorted(os.listdir(config.uploads_dir))  # noqa: PTH208
-    place: Synchronized[int] = multiprocessing.Value("i", 0)
-    workers = [multiprocessing.Process(target=work, args=(config, names, place)) for _ in range(int(sys.argv[1]))]
+    client, files = GatewayClient(config, route_to_gateway(config)), Files(config.uploads_dir, config.results_dir)
+
+    def convert(job_id: str) -> None:
+        job = Job(UUID(job_id), "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
+        attempt = Attempt(client, files, job)
+        attempt.convert()
+        put_in_place(attempt.paths.part, attempt.paths.result)
+        discard(attempt.paths.part)
+
+    return convert
+
+
+CLIENTS: dict[str, Callable[[], Callable[[str], None]]] = {
+    "convertq": with_its_own_client,
+    "requests": lambda: peers_work.convert,
+}
+
+
+def run_and_stay(count: int, work: Callable[..., None], *arguments: object) -> None:
+    workers = [multiprocessing.Process(target=work, args=arguments) for _ in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    signal.pause()  # its CPU time is read while it lives
+    signal.pause()  # their CPU time is read while it lives
+
+
+def main() -> None:
+    ids = [name.removesuffix(".pdf") for name in sorted(os.listdir(os.environ["UPLOADS_DIR"]))]  # noqa: PTH208
+    run_and_stay(int(sys.argv[1]), work, sys.argv[2], ids, multiprocessing.Value("i", 0))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from convertq.worker.database_url import parse_database_url
 from convertq.worker.db import connect
 from convertq.worker.migrations import migrate
 
+from bench import least_queue
 from bench.contender import ROOT, Contender, Place, Submit, count
 from bench.documents import PDF_BYTES
 
@@ -64,9 +65,10 @@ class Convertq(Contender):
 
 
 class BareLoop(Contender):
-    """convertq's own gateway call and atomic write over a list of files: what any queue comes on top of."""
+    """A gateway call and an atomic write over a list of files: what any queue comes on top of."""
 
-    name = "bare loop"
+    def __init__(self, name: str, client: str) -> None:
+        self.name, self._client = name, client
 
     def prepare(self, place: Place) -> None:
         pass
@@ -78,10 +80,33 @@ class BareLoop(Contender):
         raise NotImplementedError("it takes no jobs")
 
     def commands(self, workers: int) -> list[list[str]]:
-        return [[sys.executable, "-m", "bench.bare_loop", str(workers)]]
+        return [[sys.executable, "-m", "bench.bare_loop", str(workers), self._client]]
 
     def completed(self, place: Place) -> int:
         return sum(name.endswith(".xml") for name in os.listdir(place.results))  # noqa: PTH208
+
+
+class LeastQueue(Contender):
+    """One statement and one commit a job, and no promise: what a queue in PostgreSQL costs at least."""
+
+    name = "least queue"
+
+    def prepare(self, place: Place) -> None:
+        with psycopg.connect(place.database_url) as conn:
+            conn.execute(least_queue.TABLE)
+
+    def enqueue(self, place: Place, ids: Sequence[UUID]) -> None:
+        with psycopg.connect(place.database_url) as conn, conn.cursor() as cursor:
+            cursor.executemany(least_queue.ENQUEUE, [(job_id,) for job_id in ids])
+
+    def submitting(self, place: Place) -> AbstractContextManager[Submit]:
+        raise NotImplementedError("it ends when there are no jobs")
+
+    def commands(self, workers: int) -> list[list[str]]:
+        return [[sys.executable, "-m", "bench.least_queue", str(workers)]]
+
+    def completed(self, place: Place) -> int:
+        return count(place, least_queue.COMPLETED)
 
 
 class Peer(Contender):
@@ -159,6 +184,8 @@ CONTENDERS: dict[str, Contender] = {
         PgQueuer("PgQueuer", batch_size=100),
         PgQueuer("PgQueuer one at a time", batch_size=1),
         PgQueuer("PgQueuer blocking its loop", batch_size=100, application="blocking"),
-        BareLoop(),
+        LeastQueue(),
+        BareLoop("bare loop", "convertq"),
+        BareLoop("bare loop with requests", "requests"),
     )
 }

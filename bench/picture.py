@@ -7,6 +7,11 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 760, 210, 90
 TOP, STEP, THICK = 64, 38, 22
+FLOORS = (
+    "bare loop",
+    "bare loop with requests",
+    "least queue",
+)  # nobody would run them: what any queue is measured against
 STYLE = """
   text { font: 14px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
   .title { font-size: 16px; font-weight: 600 } .quiet { fill: #59636e; font-size: 12px }
@@ -38,12 +43,11 @@ def picture(rates: Mapping[str, tuple[float, float, float]], machine: str) -> st
 
 def _bar(top: int, name: str, found: tuple[float, float, float], scale: float) -> str:
     middle, least, most = found
-    kind = "ours" if name == "convertq" else "floor" if name == "bare loop" else "theirs"
-    shown = "bare loop, no queue" if name == "bare loop" else name
+    kind = "ours" if name == "convertq" else "floor" if name in FLOORS else "theirs"
     base = top + THICK - 6
     line = top + THICK / 2
     return (
-        f'<text x="{LEFT - 12}" y="{base}" text-anchor="end">{escape(shown)}</text>'
+        f'<text x="{LEFT - 12}" y="{base}" text-anchor="end">{escape(name)}</text>'
         f'<rect class="{kind}" x="{LEFT}" y="{top}" width="{middle * scale:.1f}" height="{THICK}" rx="3"/>'
         f'<path class="range" d="M{LEFT + least * scale:.1f} {line}H{LEFT + most * scale:.1f}"/>'
         f'<text class="number" x="{LEFT + most * scale + 10:.1f}" y="{base}">{middle:.0f}</text>'
