@@ -8,6 +8,7 @@ last `window` gateway calls), `window`, `threshold`, `last_failures` (list of `a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -81,7 +82,7 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
 
 
 def window(state: dict[str, Any]) -> str:
-    rule = f"opens at {state['threshold']:.0%} of {state['window']}"
+    rule = f"opens at {state['threshold']:.0%} of {math.ceil(state['window'] / 2)} to {state['window']}"
     if not state["calls"]:
         return f"no gateway call is recorded ({rule})"
     return f"{state['failures']} of the last {counted(state['calls'], 'gateway call')} failed ({rule})"

@@ -82,12 +82,12 @@ def gateway(times: dict[str, Any]) -> Iterator[str]:
 
 def errors(by_code: dict[str, int]) -> Iterator[str]:
     if not by_code:
-        yield "errors      none in 24h"
+        yield "errors      no job failed in 24h"
         return
     shown = [f"{code} {number:,}" for code, number in by_code.items()]
     for at in range(0, len(shown), ERRORS_A_LINE):
         line = click.style("   ".join(shown[at : at + ERRORS_A_LINE]), fg="red")
-        yield f"            {line}" if at else f"errors      {line}   (24h)"
+        yield f"            {line}" if at else f"errors      {line}   (failed in 24h)"
 
 
 def servers(by_status: dict[str, int]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -127,4 +128,5 @@ class Connections:
         with self._lock:
             before, self._reason = self._reason, reason
         if bool(before) != bool(reason):
-            self._log("db_down", error_message=reason) if reason else self._log("db_up")
+            told = {"error_message": reason} if reason else {}
+            self._log("db_down" if reason else "db_up", **told, pid=os.getpid())

@@ -6,7 +6,7 @@ import mmap
 import struct
 from typing import NamedTuple
 
-_ROW = struct.Struct("=qqdq")  # connected, busy, deadline, jobs done
+_ROW = struct.Struct("=qqqdq")  # connected, busy, held, deadline, jobs done
 STUCK_AFTER = 30.0  # s that a worker gets beyond what it has to do, such as the gateway's timeout
 _SERVER = 512  # bytes for the server's id, at the front
 
@@ -14,6 +14,7 @@ _SERVER = 512  # bytes for the server's id, at the front
 class Row(NamedTuple):
     connected: bool
     busy: bool
+    held: bool  # by this host's disk
     deadline: float  # by the monotonic clock: past it, the worker is stuck; 0: none
     jobs: int
 
@@ -33,14 +34,14 @@ class Board:
         self._memory[:_SERVER] = value.encode().ljust(_SERVER, b"\0")
 
     def read(self, slot: int) -> Row:
-        connected, busy, deadline, jobs = _ROW.unpack_from(self._memory, self._offset(slot))
-        return Row(bool(connected), bool(busy), deadline, jobs)
+        connected, busy, held, deadline, jobs = _ROW.unpack_from(self._memory, self._offset(slot))
+        return Row(bool(connected), bool(busy), bool(held), deadline, jobs)
 
     def write(self, slot: int, row: Row) -> None:
         _ROW.pack_into(self._memory, self._offset(slot), *row)
 
     def clear(self, slot: int) -> None:
-        self.write(slot, Row(connected=False, busy=False, deadline=0, jobs=0))
+        self.write(slot, Row(connected=False, busy=False, held=False, deadline=0, jobs=0))
 
     @staticmethod
     def _offset(slot: int) -> int:

@@ -50,6 +50,7 @@ class Worker:
         self._jobs = 0
         self._hung = False
         self._held = ""
+        self._held_by_disk = False
         self._let_go = False  # of the last job, whose row may still name this worker
         self._pause = FIRST_PAUSE
         self._reclaim_at = time.monotonic() + random.uniform(0, RECLAIM_EVERY)
@@ -138,7 +139,9 @@ class Worker:
         if self._next:
             claimed, self._next = self._next, None
             return claimed
-        if held := reason_to_hold(self._config):
+        held = reason_to_hold(self._config)
+        self._held_by_disk = bool(held)
+        if held:
             self._hold(held)
             return None, None
         self._log.server, self._log.worker = self._board.server_id, self._holder
@@ -287,4 +290,4 @@ class Worker:
             self._show()
 
     def _show(self, *, connected: bool = True, busy: bool = False, deadline: float = 0.0) -> None:
-        self._board.write(self._slot, Row(connected, busy, deadline, self._jobs))
+        self._board.write(self._slot, Row(connected, busy, self._held_by_disk, deadline, self._jobs))

@@ -207,6 +207,8 @@ class Supervisor:
             f"{done} done",
             self._server.state,
         ]
+        if held := sum(row.held for row in rows):
+            words.append(f"{held} held by the disk (convertq doctor says why)")
         if self._stop_by is not None:
             words.append("stopping")
         elif self._reload.left:

@@ -51,7 +51,7 @@ def test_an_open_one_says_since_when_and_why_and_when_it_is_probed(conn: Conn, e
     text = said(environment)
     assert "open for 3m1" in text
     assert "probe     in 1m" in text
-    assert "3 of the last 3 gateway calls failed" in text
+    assert "3 of the last 3 gateway calls failed (opens at 50% of 10 to 20)" in text  # from half a window on
     assert text.count("the gateway answered 503") == 3
     assert max(map(len, text.splitlines())) <= 80
     found = breaker(environment)

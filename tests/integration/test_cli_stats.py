@@ -87,6 +87,15 @@ def test_it_shows_what_happened(conn: Conn, environment: Environment) -> None:
     assert found["servers"]["active"] == found["servers"]["workers"] == 1
 
 
+def test_a_failed_call_whose_job_is_tried_again_is_no_error_and_the_screen_says_what_it_counts(
+    conn: Conn, environment: Environment
+) -> None:
+    assert make.retry_later(conn, make.claimed(conn))
+    assert "errors      no job failed in 24h" in screen(environment)
+    make.fail(conn, make.claimed(conn), failure(Code.GW_5XX))
+    assert "errors      GW_5XX 1   (failed in 24h)" in screen(environment)
+
+
 def test_what_is_past_counts_no_more_for_the_pace(conn: Conn, environment: Environment) -> None:
     for minutes, kind in ((3, "complete"), (30, "complete"), (90, "complete"), (90, "failed"), (2000, "failed")):
         job = make.insert_job(conn, "uploaded")

@@ -51,7 +51,9 @@ def test_a_database_that_stops_and_starts(web: Web, own_postgres: EmbeddedPostgr
     assert visitor.get(f"/api/jobs/{job_id}").json()["status"] == "queued"
     assert visitor.submit(PDF + b"%").status_code == 201
     told = site.process.events("db_down")
-    assert 1 <= len(told) <= 2  # each process once
+    assert 1 <= len(told) <= 2  # each process once, and which one it was
+    assert len({event["pid"] for event in told}) == len(told)
+    assert {event["pid"] for event in site.process.events("db_up")} <= set(site.process.children())
     assert site.process.events("web_error") == []
 
 

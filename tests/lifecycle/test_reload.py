@@ -136,6 +136,20 @@ def test_the_status_line_counts_workers_and_jobs_and_names_the_breaker(
     assert process.stop() == 0
 
 
+def test_the_status_line_says_that_the_disk_holds_the_workers_until_it_does_no_more(
+    supervisor: Supervisor, told: NotifySocket, tmp_path: Path
+) -> None:
+    results, well = tmp_path / "mounted", "STATUS=2 workers, 0 busy, 0 done, breaker closed"
+    process = supervisor(NOTIFY_SOCKET=told.path, RESULTS_DIR=results)
+    told.wait_for(well)
+    results.rename(tmp_path / "gone")
+    told.wait_for(f"{well}, 2 held by the disk (convertq doctor says why)")
+    said = told.lines.count(well)
+    results.mkdir()
+    told.wait_for(well, count=said + 1)
+    assert process.stop() == 0
+
+
 def test_systemd_hears_of_readiness_reload_and_stop_in_their_order(supervisor: Supervisor, told: NotifySocket) -> None:
     process = supervisor(NOTIFY_SOCKET=told.path, WORKER_SHUTDOWN_GRACE_SEC=7)
     reload(process)

@@ -163,7 +163,7 @@ def test_a_worker_past_its_deadline_is_killed(
     slot: Slot = loop._slots[0]
     with subprocess.Popen(["sleep", "60"]) as worker:
         slot.pid = worker.pid
-        board.write(1, Row(True, True, time.monotonic() + deadline if deadline is not None else 0, 0))
+        board.write(1, Row(True, True, False, time.monotonic() + deadline if deadline is not None else 0, 0))
         loop._end_stuck()
         assert ("stuck" in slot.killed) is is_killed
         if not is_killed:

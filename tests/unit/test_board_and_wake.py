@@ -10,8 +10,8 @@ import pytest
 from convertq.worker.board import Board, Row
 from convertq.worker.wake import Wake
 
-EMPTY = Row(connected=False, busy=False, deadline=0, jobs=0)
-ROW = Row(connected=True, busy=True, deadline=time.monotonic() + 0.123456, jobs=2**40)
+EMPTY = Row(connected=False, busy=False, held=False, deadline=0, jobs=0)
+ROW = Row(connected=True, busy=True, held=True, deadline=time.monotonic() + 0.123456, jobs=2**40)
 
 
 def in_a_child(step: object) -> None:

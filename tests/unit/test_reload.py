@@ -8,7 +8,7 @@ from convertq.worker.slot import Slot
 
 
 def show(board: Board, slot: int, *, connected: bool = True, busy: bool = False) -> None:
-    board.write(slot, Row(connected, busy, 0, 0))
+    board.write(slot, Row(connected, busy, False, 0, 0))
 
 
 def pool(count: int) -> tuple[Board, list[Slot], Reload]:
