@@ -40,8 +40,15 @@ def _error(meta: Meta, now: datetime) -> str:
     return ": ".join(str(value) for value in meta.values() if value)
 
 
+#: who wrote it, where that was no worker and no command
+WRITERS = {
+    "dependencies": "every job that it waits for is complete",
+    "trigger": "noted for another program",
+}
+
 #: in their order
 SAYINGS: tuple[tuple[tuple[str, ...], Callable[[Meta, datetime], str]], ...] = (
+    (("by",), lambda meta, now: WRITERS.get(str(meta["by"]), f"by {meta['by']}")),
     (("reason",), lambda meta, now: str(meta["reason"])),
     (("worker",), lambda meta, now: f"worker {meta['worker']}"),
     (("attempt",), lambda meta, now: f"attempt {meta['attempt']}"),

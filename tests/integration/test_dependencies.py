@@ -18,6 +18,7 @@ from tests.jobs import (
     events_of,
     fail,
     insert_job,
+    one,
     run,
     status_of,
     together,
@@ -40,6 +41,15 @@ def test_a_job_waits_until_its_dependency_is_complete(conn: Conn) -> None:
     assert complete(conn, first)
     assert status_of(conn, second) == "queued"
     assert events_of(conn, second) == ["created", "queued"]
+
+
+def test_its_event_says_what_queued_it(conn: Conn) -> None:
+    first, done = claimed(conn), claimed(conn)
+    complete(conn, done)
+    early, late = waiting_for(conn, first.id), waiting_for(conn, done.id)
+    complete(conn, first)
+    query = "SELECT DISTINCT meta FROM job_events WHERE job_id = ANY (%s) AND event_type = 'queued'"
+    assert one(conn, query, [early, late])["meta"] == {"by": "dependencies"}
 
 
 def test_a_job_waits_for_the_last_of_them(conn: Conn) -> None:

@@ -29,6 +29,18 @@ def test_a_job_that_made_no_call_names_no_gateway() -> None:
     assert details({"attempt": 2, "gateway_ok": None}, NOW) == "attempt 2"
 
 
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("dependencies", "every job that it waits for is complete"),
+        ("trigger", "noted for another program"),
+        ("billing", "by billing"),
+    ],
+)
+def test_an_event_says_what_brought_it_about(by: str, words: str) -> None:
+    assert details({"by": by, "attempt": 1}, NOW) == f"{words}, attempt 1"
+
+
 def test_what_nobody_knows_here_is_shown_as_it_is() -> None:
     assert details({"reason": "manual", "ticket": 7}, NOW) == "manual, ticket 7"
 
