@@ -42,7 +42,7 @@ def _error(meta: Meta, now: datetime) -> str:
 
 #: who wrote it, where that was no worker and no command
 WRITERS = {
-    "dependencies": "every job that it waits for is complete",
+    "dependencies": "every job that it waited for is complete",
     "trigger": "noted for another program",
 }
 

@@ -32,7 +32,7 @@ def test_a_job_that_made_no_call_names_no_gateway() -> None:
 @pytest.mark.parametrize(
     ("by", "words"),
     [
-        ("dependencies", "every job that it waits for is complete"),
+        ("dependencies", "every job that it waited for is complete"),
         ("trigger", "noted for another program"),
         ("billing", "by billing"),
     ],
