@@ -7,6 +7,7 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 760, 210, 90
 TOP, STEP, THICK = 64, 38, 22
+WORDS = "20 KB PDF up, 2 KB XML down, kept with fsync; medians, lines are least to most; dashed: nothing to run"
 FLOORS = (
     "bare loop",
     "bare loop with requests",
@@ -34,7 +35,7 @@ def picture(rates: Mapping[str, tuple[float, float, float]], machine: str) -> st
      aria-label="Jobs a second by contender">
 <style>{STYLE}</style>
 <text class="title" x="16" y="26">Jobs a second, four workers, a gateway that answers at once</text>
-<text class="quiet" x="16" y="45">20 KB PDF up, 2 KB XML down, kept with fsync; medians, lines are least to most</text>
+<text class="quiet" x="16" y="45">{WORDS}</text>
 {bars}
 <text class="quiet" x="16" y="{height - 12}">{escape(machine)}</text>
 </svg>
