@@ -80,7 +80,10 @@ def test_many_dropped_files_all_arrive(page: Page) -> None:
     assert sorted(page.texts("#jobs .file")) == names
 
 
-def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, folder: Path) -> None:
+def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, whole: WholeSite, folder: Path) -> None:
+    def arriving() -> int:
+        return len(list(whole.documents.uploads.glob(".*.upload.part")))
+
     page.open()
     page.offline(False)
     page.slow_uploads(100_000)
@@ -92,7 +95,9 @@ def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, folder
         bar = page.one(f"{row} progress")
         eventually(lambda bar=bar: 0 < int(bar.get_attribute("value") or 0) < 100, what="a part of it")  # type: ignore[misc]
     assert bar.get_attribute("aria-label") == "Progress of second.pdf"
+    eventually(lambda: arriving() == 2, what="both are on their way")
     page.click(f"{page.row('second.pdf')} .drop-it")
+    eventually(lambda: arriving() == 1, what="the server hears of it, before the line is quick again")
     page.offline(False)
     page.wait_for_row("first.pdf", "Ready")
     assert page.texts("#jobs .file") == ["first.pdf"]
