@@ -56,8 +56,8 @@ CLIENTS: dict[str, Callable[[], Callable[[str], None]]] = {
 }
 
 
-def run_and_stay(count: int, work: Callable[..., None], *arguments: object) -> None:
-    workers = [multiprocessing.Process(target=work, args=arguments) for _ in range(count)]
+def run_and_stay(count: int, target: Callable[..., None], *arguments: object) -> None:
+    workers = [multiprocessing.Process(target=target, args=arguments) for _ in range(count)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -82,7 +82,8 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
 
 
 def window(state: dict[str, Any]) -> str:
-    rule = f"opens at {state['threshold']:.0%} of {math.ceil(state['window'] / 2)} to {state['window']}"
+    fewest = math.ceil(state["window"] / 2)  # as trip_breaker has it
+    rule = f"opens at {state['threshold']:.0%} of {fewest} to {state['window']}"
     if not state["calls"]:
         return f"no gateway call is recorded ({rule})"
     return f"{state['failures']} of the last {counted(state['calls'], 'gateway call')} failed ({rule})"
