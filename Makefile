@@ -1,15 +1,20 @@
 # What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
 
 PYTHON ?= python3
-TEST_JOBS ?= 3
+TEST_JOBS ?= 4
 PREFIX ?= /usr/local
 EXTRAS ?= web
 API_EXAMPLES ?= 150
-PACKAGES = cli gateway sql web worker
+# Beside the unit tests: each statement of a job's life, submission, a command, and one job through real processes.
+FAST_TESTS = $(addprefix tests/integration/test_,$(addsuffix .py,claim_job complete_job extend_lease fail_job fences \
+  lock_lease promote_due_jobs publication requeue_job schedule_retry submission transitions cli_show)) \
+  tests/lifecycle/test_conversion.py
+PACKAGES = cli embedded gateway queue sql web worker
 
 VENV = .venv
 STAMP := $(VENV)/.installed
 PEERS = bench/.peers/.installed
+NODE_PEERS = bench/.peers/node/.installed
 RUN = $(VENV)/bin/python -m
 
 # uv installs four to ten times faster than pip, but nobody has to have it.
@@ -27,16 +32,22 @@ INSTALL = $(RUN) pip install --disable-pip-version-check
 BUILD_WHEEL = $(RUN) pip wheel --quiet --no-deps --wheel-dir dist .
 endif
 
+# Without compiled files every process of pytest rewrites and compiles all tests again.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots demo wheel install uninstall \
+.PHONY: help test test-fast test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots docs demo wheel install uninstall \
   install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=3 at a time (most of them wait)
+test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
+
+test-fast: $(STAMP) ## the unit tests and the core of the queue, in half a minute: for the loop while you edit
+	$(RUN) pytest -q -n 2 --dist loadfile tests/unit $(FAST_TESTS)
 
 test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install chromium chromium-driver)
 	@command -v chromedriver >/dev/null || { \
@@ -61,20 +72,19 @@ chaos: $(STAMP) ## a thousand documents; then kill, pause and cut things at rand
 systemd: $(STAMP) ## the units on a real systemd, which the tool named by SYSTEMD_BOX boots
 	$(RUN) pytest tests/systemd -p no:xdist -s
 
-bench: $(STAMP) $(PEERS) ## its peers beside it, big tables, commands on a million jobs, cleanup, the web; BENCH_LONG=1 adds an hour
-	$(RUN) bench
-	$(RUN) bench.operator_commands
-	$(RUN) bench.retention
-	$(RUN) bench.web
-	$(RUN) bench.strangers
+bench: $(STAMP) $(PEERS) $(NODE_PEERS) ## all scenes, into docs/benchmarks.md; SCENES="latency claims" for some, BENCH_LONG=1 for a million jobs
+	$(RUN) bench $(SCENES)
 
-bench-peers: $(PEERS) ## install what `make bench` compares with, in bench/.peers
+bench-peers: $(PEERS) $(NODE_PEERS) ## install what `make bench` compares with, in bench/.peers
 
-screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and README's in docs/
+docs: $(STAMP) ## write the generated parts of docs/, man/, monitoring/ and the example settings again
+	$(RUN) docs.generate
+
+screenshots: $(STAMP) ## pictures of the pages in build/screenshots, and those of the README in docs/
 	$(RUN) bench.screenshots
 	$(RUN) bench.screenshots --docs
 
-picture: $(STAMP) ## make docs/demo.svg anew from a run of the demo
+picture: $(STAMP) ## make docs/demo.svg again from a run of the demo
 	$(RUN) bench.demo_picture
 
 demo: $(STAMP) ## convert sample invoices with an embedded PostgreSQL and the reference gateway
@@ -94,7 +104,7 @@ install-hooks: ## lint before every commit
 	git config core.hooksPath .githooks
 
 clean: ## remove what was built, .venv included
-	rm -rf $(VENV) bench/.peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.before bench/.peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Type checkers do not see setup.cfg's package_dir: show them the folders under the names that are imported.
@@ -107,6 +117,14 @@ $(PEERS): private VENV = bench/.peers
 $(PEERS): bench/peers-requirements.txt
 	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
 	$(INSTALL) --quiet -r $<
+	@touch $@
+
+# The Node that runs them comes from npm too: they need a newer one than Debian's. Without npm they are skipped.
+$(NODE_PEERS): bench/peers/node/package.json $(PEERS)
+	@mkdir -p $(@D) && cp $< $(@D)
+	@if command -v npm >/dev/null; then \
+	  npm install --prefix $(@D) --loglevel=error --no-package-lock --no-audit --no-fund; \
+	else echo "no npm: the peers on Node are skipped"; fi
 	@touch $@
 
 $(STAMP): setup.cfg pyproject.toml

@@ -2,7 +2,7 @@
 
 python -m bench.bare_loop WORKERS CLIENT   # the environment is that of a worker; it stays until it is ended
 
-The client is `convertq`, its own call and write, or `requests`, the job as the peers have it.
+The client is `convertq`, its own call and write, or `urllib3`, the job as the peers have it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Callable
 from multiprocessing.sharedctypes import Synchronized
 from uuid import UUID
 
-from convertq.worker.attempt import Attempt
-from convertq.worker.config import read_config
-from convertq.worker.files import Files, discard, put_in_place
-from convertq.worker.gateway_client import GatewayClient, route_to_gateway
-from convertq.worker.job import Job
+from convertq.queue.config import read_config
+from convertq.queue.job import ClaimedJob
+from convertq.queue.store import open_store
+from convertq.worker.gateway.client import GatewayClient
+from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.loop.attempt import Attempt
 
 from bench.documents import PDF_BYTES
 from bench.peers import work as peers_work
@@ -38,21 +39,21 @@ def work(client: str, ids: list[str], place: Synchronized[int]) -> None:
 def with_its_own_client() -> Callable[[str], None]:
     """What a worker does between its claim and its completion."""
     config = read_config(os.environ, needs_gateway=True)
-    client, files = GatewayClient(config, route_to_gateway(config)), Files(config.uploads_dir, config.results_dir)
+    client, store = GatewayClient(route_to_gateway(config)), open_store(config)
 
     def convert(job_id: str) -> None:
-        job = Job(UUID(job_id), "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
-        attempt = Attempt(client, files, job)
+        job = ClaimedJob(UUID(job_id), "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)
+        attempt = Attempt(client, store, job)
         attempt.convert()
-        put_in_place(attempt.paths.part, attempt.paths.result)
-        discard(attempt.paths.part)
+        attempt.result.publish()
+        attempt.result.discard()
 
     return convert
 
 
 CLIENTS: dict[str, Callable[[], Callable[[str], None]]] = {
     "convertq": with_its_own_client,
-    "requests": lambda: peers_work.convert,
+    "urllib3": lambda: peers_work.convert,
 }
 
 

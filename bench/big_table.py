@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
-from convertq.worker.config import Config, read_config
-from convertq.worker.db import Database, connect
-from convertq.worker.migrations import migrate
+from convertq.queue.config import Config, read_config
+from convertq.queue.database.connection import connect
+from convertq.queue.database.database import Database
+from convertq.queue.database.migrations import migrate
 
 from bench.postgres import DurablePostgres
 
@@ -50,6 +51,7 @@ WITH made AS (
 INSERT INTO job_dependencies (job_id, depends_on)
 SELECT id, (SELECT id FROM jobs WHERE status = 'queued' ORDER BY created_at DESC LIMIT 1) FROM made
 """
+NEEDED = "UPDATE jobs SET needs_follow_up = true WHERE id IN (SELECT depends_on FROM job_dependencies)"
 LATER = """
 SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition FROM pg_index
  WHERE indrelid = 'jobs'::regclass AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
@@ -88,7 +90,7 @@ def fill(url: str, rows: Rows) -> None:
         later = conn.execute(LATER).fetchall()
         for name, _ in later:
             conn.execute(f"DROP INDEX {name}".encode())
-        for statement in (TERMINAL, QUEUED, NOT_DUE, BLOCKED):
+        for statement in (TERMINAL, QUEUED, NOT_DUE, *((BLOCKED, NEEDED) if rows.blocked else ())):
             conn.execute(statement.format(**vars(rows)).encode())
         for _, definition in later:
             conn.execute(definition.encode())

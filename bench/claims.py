@@ -12,9 +12,9 @@ import time
 from contextlib import ExitStack
 from statistics import median, quantiles
 
-from convertq.worker.config import Config
-from convertq.worker.db import Database
-from convertq.worker.job_queue import JobQueue
+from convertq.queue.claim import ClaimCursor
+from convertq.queue.config import Config
+from convertq.queue.database.database import Database
 
 from bench.big_table import SERVER, Rows, big_table
 from bench.postgres import DurablePostgres
@@ -36,14 +36,14 @@ class Claimer:
     """One worker's connection, and how long each of its claims took."""
 
     def __init__(self, config: Config) -> None:
-        self._queue = JobQueue(Database.open(config.database, "bench", claims=True), config)
+        self._cursor = ClaimCursor(Database.open(config.database, "bench", claims=True), config)
         self.claim(WARM_UP)
 
     def claim(self, number: int) -> list[float]:
         times = []
         for _ in range(number):
             before = time.perf_counter()
-            job, _ = self._queue.claim_job(SERVER, f"{SERVER}/1")
+            job, _ = self._cursor.claim_job(SERVER, f"{SERVER}/1")
             times.append((time.perf_counter() - before) * 1000)
             assert job is not None
         return times

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +23,7 @@ class Place:
     database_url: str
     gateway_url: str
     home: Path
+    other_servers: list[int] = field(default_factory=list)  # pids of what a contender needs besides PostgreSQL
 
     @property
     def uploads(self) -> Path:
@@ -47,7 +48,16 @@ class Place:
 
 class Contender(ABC):
     name: str
+    lacks = ""  # the guarantees of convertq that it does not give, as a sentence
     fewest_jobs = 0  # of a round: with less, what one process takes ahead would leave another without work
+
+    def missing(self) -> str:
+        """Why it cannot run on this machine; empty when it can."""
+        return ""
+
+    def serving(self, place: Place) -> AbstractContextManager[list[int]]:
+        """What has to run besides PostgreSQL; the pids."""
+        return nullcontext([])
 
     @abstractmethod
     def prepare(self, place: Place) -> None:
@@ -58,11 +68,15 @@ class Contender(ABC):
 
     @abstractmethod
     def submitting(self, place: Place) -> AbstractContextManager[Submit]:
-        """For one job after another, over a connection that is open; says the monotonic time just before."""
+        """For one job after another, over a connection that is open; returns the monotonic time just before."""
 
     @abstractmethod
     def commands(self, workers: int) -> list[list[str]]:
         """One for each process that is started."""
+
+    def settings(self, place: Place, workers: int) -> dict[str, str]:
+        """What its processes find in the environment besides `place.environment`."""
+        return {}
 
     @abstractmethod
     def completed(self, place: Place) -> int:
@@ -74,3 +88,8 @@ def count(place: Place, statement: bytes) -> int:
         row = conn.execute(statement).fetchone()
     assert row
     return int(row[0])
+
+
+def count_uploads(place: Place) -> int:
+    """How many jobs there were: for a queue that deletes a job when it is complete."""
+    return len(os.listdir(place.uploads))  # noqa: PTH208

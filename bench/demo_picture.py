@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 
 from convertq.cli.demo import print_shortest, submit_samples
-from convertq.cli.demo_stack import Stack
 from convertq.cli.demo_view import table, watch
-from convertq.worker.db import Database
+from convertq.embedded.demo_stack import Stack
+from convertq.queue.database.database import Database
 from rich.console import Console
 
 PICTURE = Path(__file__).parents[1] / "docs" / "demo.svg"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import psycopg
-from convertq.worker.files import Files
+from convertq.queue.store.directory import DirectoryStore
 
 PDF = b"%PDF-1.4\n" + b"% a source of the size of a small invoice\n" * 90
 XML = b"<invoice>" + b"<line/>" * 300 + b"</invoice>"
@@ -45,10 +45,10 @@ SELECT id, event_type, created_at, '0'
  WHERE owner_session_id = 'bench'
  ORDER BY created_at, step
 """
-COUNTED = "UPDATE counters_place SET restored_to = (SELECT max(id) FROM job_events)"
+COUNTED = "UPDATE counters_position SET restored_to = (SELECT max(id) FROM job_events)"
 
 
-def load_expired(url: str, files: Files, jobs: int) -> None:
+def load_expired(url: str, store: DirectoryStore, jobs: int) -> None:
     """Around the triggers; the files as old as their jobs, so that nothing is spared for its age."""
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("SET session_replication_role = replica")
@@ -59,8 +59,8 @@ def load_expired(url: str, files: Files, jobs: int) -> None:
         conn.execute("SELECT recount_jobs()")
         found = conn.execute("SELECT id, result_path IS NOT NULL FROM jobs").fetchall()
         conn.execute("VACUUM ANALYZE")
-    write(PDF, (files.source(job_id) for job_id, _ in found))
-    write(XML, (files.result(job_id) for job_id, has_result in found if has_result))
+    write(PDF, (store.uploads / f"{job_id}.pdf" for job_id, _ in found))
+    write(XML, (store.results / f"{job_id}.xml" for job_id, has_result in found if has_result))
     os.sync()  # what is written here must not be paid for later
 
 

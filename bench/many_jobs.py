@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect
-from convertq.worker.migrations import migrate
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.database.connection import connect
+from convertq.queue.database.migrations import migrate
+from convertq.queue.database.url import parse_database_url
 
+#: after events were loaded around the triggers: they count as aggregated, and the counters are what they add up to
+AGGREGATE = """
+UPDATE counters_position SET event_id = (SELECT max(id) FROM job_events);
+INSERT INTO counters SELECT * FROM count_events('0', 0, '0', (SELECT event_id FROM counters_position))
+ON CONFLICT (name, label) DO UPDATE SET value = excluded.value;
+"""
 #: 80 % complete, 10 % failed, 9 % queued, 1 % uploaded, over the last 30 days
 LOAD = """
 SET session_replication_role = replica;
@@ -30,10 +36,7 @@ SELECT id, event_type, created_at, CASE WHEN event_type IN ('complete', 'failed'
  WHERE step <= CASE status WHEN 'uploaded' THEN 0 WHEN 'queued' THEN 1 ELSE 3 END
  ORDER BY created_at, step;
 SET session_replication_role = origin;
-UPDATE counters_place SET event_id = (SELECT max(id) FROM job_events);
-INSERT INTO counters SELECT * FROM count_events('0', 0, '0', (SELECT event_id FROM counters_place))
-ON CONFLICT (name, label) DO UPDATE SET value = excluded.value;
-SELECT recount_jobs();
+{aggregate}SELECT recount_jobs();
 INSERT INTO servers (id, hostname, pid, version, environment, concurrency, status, stopped_at)
 SELECT 'host-' || n || ':1:aaaa', 'host', 1, '1', 'bench', 4, CASE WHEN n < 10 THEN 'active' ELSE 'stopped' END,
        CASE WHEN n >= 10 THEN now() END
@@ -44,9 +47,9 @@ SELECT 'host-' || n || ':1:aaaa', 'host', 1, '1', 'bench', 4, CASE WHEN n < 10 T
 def load(server: EmbeddedPostgres, jobs: int) -> None:
     url = parse_database_url(server.url())
     with connect(url, "convertq:bench", statement_timeout=3600) as connection:
-        connection.patience = 3600
+        connection.answer_timeout_seconds = 3600
         migrate(connection, url.schema)
-        for statement in (LOAD % {"jobs": jobs}).split(";\n"):
+        for statement in (LOAD % {"jobs": jobs}).replace("{aggregate}", AGGREGATE).split(";\n"):
             if statement.strip():
                 connection.execute(statement.encode())
         connection.execute("VACUUM ANALYZE")

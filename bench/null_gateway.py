@@ -130,7 +130,7 @@ class NullGateway:
                 body = b"%d" % len(self._seen)
             case "/seen":
                 body = b"".join(b"%b %.6f\n" % seen for seen in self._seen)
-        client.socket.settimeout(30)  # of any size: whoever asks reads it at once
+        client.socket.settimeout(30)  # of any size: every client here reads it at once
         self._send(client, body, b"text/plain")
         if client.socket.fileno() >= 0:
             client.socket.setblocking(False)

@@ -22,13 +22,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from convertq.cli.embedded import FAST, EmbeddedPostgres, free_port
-from convertq.worker.config import read_config
-from convertq.worker.counters import fold_counters
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import Database, connect
-from convertq.worker.metrics import metrics_text
-from convertq.worker.stats import get_stats
+from convertq.embedded.postgres import FAST, EmbeddedPostgres, free_port
+from convertq.queue.config import read_config
+from convertq.queue.counters import aggregate_counters
+from convertq.queue.database.connection import connect
+from convertq.queue.database.database import Database
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.metrics import metrics_text
+from convertq.queue.stats import get_stats
 
 from bench.many_jobs import load
 
@@ -58,7 +59,7 @@ COMMANDS = (
     ("completion", "bash"),
 )
 SCRAPES = 20
-PATIENCE = 30.0  # s
+DEADLINE_SECONDS = 30.0
 
 
 class Desk:
@@ -115,7 +116,7 @@ def supervisor(environment: Mapping[str, str]) -> Iterator[str]:
 
 def scrapes(address: str) -> list[float]:
     """Milliseconds of each; the first, which opens the connection to the database, is not among them."""
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < give_up:
         try:
             scrape(address)
@@ -127,7 +128,7 @@ def scrapes(address: str) -> list[float]:
 
 def scrape(address: str) -> float:
     began = time.monotonic()
-    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(address, timeout=DEADLINE_SECONDS) as answer:
         assert b"convertq_jobs{" in answer.read()
     return (time.monotonic() - began) * 1000
 
@@ -160,18 +161,18 @@ def start_alone(rounds: int) -> tuple[float, float]:
 
 
 def busy_queue(server: EmbeddedPostgres, jobs: int) -> float:
-    """Seconds to fold so many fresh jobs' events: what supervisors do between two heartbeats."""
+    """Seconds to aggregate so many fresh jobs' events: what supervisors do between two heartbeats."""
     url = parse_database_url(server.url())
     with connect(url, "convertq:bench", statement_timeout=600) as connection:
-        connection.patience = 600
+        connection.answer_timeout_seconds = 600
         connection.execute(
             "INSERT INTO jobs (owner_session_id, bytes, sha256, status)"
             " SELECT 'fresh', 1, md5(n::text) || md5(n::text), 'queued' FROM generate_series(1, %s) AS n",
             [jobs],
         )
         began = time.monotonic()
-        folded = fold_counters(Database(connection, url.schema), time_to_fold=600)
-        assert folded == 2 * jobs
+        aggregated = aggregate_counters(Database(connection, url.schema), seconds=600)
+        assert aggregated == 2 * jobs
         return time.monotonic() - began
 
 
@@ -197,7 +198,7 @@ def main() -> None:
             f"of a command: Python's start {of_python:.2f} s, with the imports of click and psycopg {of_imports:.2f} s"
         )
         print(f"in the database: stats {of_stats * 1000:.0f} ms, a scrape {of_scrape * 1000:.0f} ms")
-        print(f"folding 100,000 events: {busy_queue(server, 50_000):.2f} s")
+        print(f"aggregate 100,000 events: {busy_queue(server, 50_000):.2f} s")
         shutil.rmtree(desk.home)
 
 

@@ -33,7 +33,7 @@ SELECT id, 'complete', completed_at, jsonb_build_object('gateway_ok', true, 'gat
        (900 + 700 * random() ^ 3 * 4 + 500 * sin(extract(epoch FROM completed_at) / 700))::int)
   FROM made
 """
-TROUBLE = """
+UNLUCKY_JOBS = """
 WITH kinds AS (
     SELECT * FROM unnest(%(kinds)s::int[], %(codes)s::text[], %(messages)s::text[], %(attempts)s::int[],
                          %(names)s::text[], %(owners)s::text[]) AS kind (kind, code, message, attempts, name, owner)
@@ -85,7 +85,7 @@ class Stage:
     def job(self, name: str, status: str, ago: float, **columns: Any) -> UUID:
         """Of the visitor; its files are there as its state promises. `x_at` is given in seconds ago."""
         job_id = uuid4()
-        moments = {key: value for key, value in columns.items() if key.endswith("_at") or key == "retry_after"}
+        timestamps = {key: value for key, value in columns.items() if key.endswith("_at") or key == "retry_after"}
         plain = {
             "id": job_id,
             "owner_session_id": VISITOR,
@@ -93,15 +93,15 @@ class Stage:
             "bytes": random.randint(38_000, 2_400_000),
             "sha256": uuid4().hex * 2,
             "status": status,
-            **{key: value for key, value in columns.items() if key not in moments},
+            **{key: value for key, value in columns.items() if key not in timestamps},
         }
-        moments = {"created_at": ago, "queued_at": ago, **moments}
-        names = sql.SQL(", ").join(map(sql.Identifier, [*plain, *moments]))
+        timestamps = {"created_at": ago, "queued_at": ago, **timestamps}
+        names = sql.SQL(", ").join(map(sql.Identifier, [*plain, *timestamps]))
         values = sql.SQL(", ").join(
-            [sql.Placeholder()] * len(plain) + [sql.SQL(AGO).format(sql.Placeholder())] * len(moments)
+            [sql.Placeholder()] * len(plain) + [sql.SQL(AGO).format(sql.Placeholder())] * len(timestamps)
         )
         statement = sql.SQL("INSERT INTO jobs ({}) VALUES ({})").format(names, values)
-        self.conn.execute(statement, [*plain.values(), *moments.values()])
+        self.conn.execute(statement, [*plain.values(), *timestamps.values()])
         (self.uploads / f"{job_id}.pdf").write_bytes(b"%PDF-1.7\n%%EOF\n")
         return job_id
 
@@ -160,7 +160,7 @@ class Stage:
         """One every so many seconds, the last of them so many seconds ago."""
         codes, messages, attempts, names, owners = zip(*KINDS, strict=True)
         made = self.conn.execute(
-            TROUBLE,
+            UNLUCKY_JOBS,
             {
                 "jobs": jobs,
                 "every": every,

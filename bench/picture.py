@@ -9,7 +9,7 @@ WIDTH, LEFT, RIGHT = 760, 210, 90
 TOP, STEP, THICK = 64, 38, 22
 WORDS = "20 KB PDF up, 2 KB XML down, kept with fsync; medians, lines are least to most; dashed: nothing to run"
 #: nobody would run them: what any queue is measured against
-FLOORS = ("bare loop", "bare loop with requests", "least queue")
+FLOORS = ("bare loop", "bare loop with urllib3", "least queue")
 STYLE = """
   text { font: 14px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
   .title { font-size: 16px; font-weight: 600 } .quiet { fill: #59636e; font-size: 12px }

@@ -12,7 +12,7 @@ from statistics import mean
 
 import psycopg
 
-from bench.contender import Place
+from bench.contender import Contender, Place
 from bench.contenders import Convertq
 from bench.documents import lay_out
 from bench.gateway import Gateway, null_gateway
@@ -28,6 +28,16 @@ EXTENDING_SECONDS = 20.0
 EXTEND_OFTEN = {"WORKER_LEASE_EXTEND_SEC": "1", "WORKER_LEASE_TTL_SEC": "10"}
 STATEMENT = re.compile(rb"LOG:  (statement|execute [^:]*):")
 UPDATES = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'"
+
+
+def pss_of_workers(contender: Contender, postgres: DurablePostgres, gateway: Gateway) -> list[float]:
+    """Megabytes of each worker of a pool that has done its jobs."""
+    with place_for(contender, postgres, gateway) as place:
+        contender.enqueue(place, lay_out(place.uploads, JOBS))
+        gateway.reset()
+        with working(contender, place, WORKERS) as (supervisor,):
+            wait_until_done(contender, place, gateway, JOBS)
+            return [pss_megabytes(pid) for pid in family(supervisor) if pid != supervisor]
 
 
 def after_work(postgres: DurablePostgres, gateway: Gateway) -> list[Row]:

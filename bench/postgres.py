@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.cli.embedded_binaries import unprivileged_account
-from convertq.cli.embedded_scratch import Scratch
+from convertq.embedded.binaries import unprivileged_account
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.embedded.scratch import Scratch
 
 #: where the server's data and the documents are: on a disk, where an fsync is one. BENCH_DIR names another place.
 PLACE = Path(os.environ.get("BENCH_DIR") or "/var/tmp")
@@ -24,10 +24,10 @@ def file_system() -> str:
 
 
 class DurablePostgres(EmbeddedPostgres):
-    """`settings` is empty: fsync, synchronous_commit and full_page_writes are on, as PostgreSQL comes."""
+    """Without settings: fsync, synchronous_commit and full_page_writes are on, as PostgreSQL comes."""
 
-    def __init__(self) -> None:
-        super().__init__(settings={}, port=0)
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(settings=settings or {}, port=0)
         self._scratch.remove()
         self._scratch = Scratch(PLACE, unprivileged_account())
         self._data = self._scratch.path / "data"
@@ -43,6 +43,10 @@ class DurablePostgres(EmbeddedPostgres):
                 yield urlunsplit(urlsplit(self.url())._replace(path=f"/{name}"))
             finally:
                 admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def server_version(self) -> str:
+        with psycopg.connect(self.url()) as conn:
+            return conn.info.parameter_status("server_version") or ""
 
     def settle(self) -> None:
         """What one contender has written is not written back at the cost of the next."""

@@ -23,7 +23,7 @@ def running(
     *,
     reads: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Its output goes to the log; or, with `reads`, its stdout to whoever started it."""
+    """Its output goes to the log; or, with `reads`, its stdout to the process that started it."""
     with open(log or os.devnull, "ab") as output:
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if reads else output,

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker.config import read_config
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import Database, connect
-from convertq.worker.files import Files
-from convertq.worker.migrations import migrate
-from convertq.worker.submission import Order, Submitter
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.config import read_config
+from convertq.queue.database.connection import connect
+from convertq.queue.database.database import Database
+from convertq.queue.database.migrations import migrate
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.store.directory import DirectoryStore
+from convertq.queue.submission import SubmissionOptions, Submitter
 
 from bench.expired_jobs import PDF, load_expired
 from tests.stand_in_gateway import StandInGateway
@@ -37,10 +38,10 @@ from tests.stand_in_gateway import StandInGateway
 CONVERTQ = str(Path(sys.executable).with_name("convertq"))
 EXPIRED = int(os.environ.get("BENCH_EXPIRED", "200000"))
 JOBS_A_SECOND = 20
-ASIDE = 20.0  # s, before the cleanup and after it
-PATIENCE = 60.0  # s
-LOOK_EVERY = 0.02  # s
-NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temp files"
+ASIDE_SECONDS = 20.0  # before the cleanup and after it
+DEADLINE_SECONDS = 60.0
+CHECK_EVERY_SECONDS = 0.02
+NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temporary files, 0 jobs"
 
 CLAIMS = """
 SELECT extract(epoch FROM claimed.at - queued.at) * 1000
@@ -64,8 +65,8 @@ class Site:
 
     def __init__(self, server: EmbeddedPostgres, home: Path, gateway_url: str) -> None:
         self.url, self.home = server.url(), home
-        self.files = Files(home / "uploads", home / "results")
-        self.files.make_directories()
+        self.files = DirectoryStore(home / "uploads", home / "results")
+        self.files.make_ready()
         self.environment = {
             **os.environ, "DATABASE_URL": self.url, "GATEWAY_URL": gateway_url, "WORKER_CONCURRENCY": "4",
             "UPLOADS_DIR": str(self.files.uploads), "RESULTS_DIR": str(self.files.results),
@@ -79,8 +80,8 @@ class Site:
             return conn.execute(query, parameters).fetchall()
 
     def now(self) -> datetime:
-        moment: datetime = self.ask("SELECT clock_timestamp()")[0][0]
-        return moment
+        now: datetime = self.ask("SELECT clock_timestamp()")[0][0]
+        return now
 
     @contextmanager
     def watching(self) -> Iterator[Counter[str | None]]:
@@ -90,7 +91,7 @@ class Site:
 
         def watch() -> None:
             with psycopg.connect(self.url, autocommit=True) as conn:
-                while not enough.wait(LOOK_EVERY):
+                while not enough.wait(CHECK_EVERY_SECONDS):
                     seen.update(kind for (kind,) in conn.execute(SESSIONS))
 
         watcher = threading.Thread(target=watch)
@@ -128,7 +129,7 @@ class Site:
             pool.wait()
 
     def _wait_for(self, query: LiteralString) -> None:
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + DEADLINE_SECONDS
         while not self.ask(query):
             assert time.monotonic() < give_up, query
             time.sleep(0.1)
@@ -136,7 +137,7 @@ class Site:
     def _feed(self, enough: threading.Event) -> None:
         config = read_config(self.environment)
         submitter = Submitter(Database.open(config.database, "convertq:bench"), self.files, config)
-        source, order = self.home / "new.pdf", Order("fed", config.mappings_allowed[0])
+        source, order = self.home / "new.pdf", SubmissionOptions("fed", config.mappings_allowed[0])
         started, number = time.monotonic(), 0
         while not enough.wait(max(0.0, started + number / JOBS_A_SECOND - time.monotonic())):
             source.write_bytes(PDF + str(number).encode())
@@ -169,7 +170,7 @@ def measure(site: Site) -> None:
     unfinished = site.ask(UNFINISHED)
     with site.working():
         begin = site.now()
-        time.sleep(ASIDE)
+        time.sleep(ASIDE_SECONDS)
         middle = site.now()
         with site.watching() as seen:
             said, seconds = site.cleanup()
@@ -179,7 +180,7 @@ def measure(site: Site) -> None:
         again, seconds = site.cleanup()
         print(f"again:   {again}, in {seconds:.1f} s\n")
         resumed = site.now()
-        time.sleep(ASIDE)
+        time.sleep(ASIDE_SECONDS)
         last = site.now()
     print("| | jobs a second | claim p50 | p99 | worst |\n|---|---|---|---|---|")
     tell_claims(site, "before", begin, middle)
@@ -189,7 +190,7 @@ def measure(site: Site) -> None:
     assert site.ask(LEFT_OVER) == [(0,)]
     assert site.ask(UNFINISHED) == unfinished, "a job that must stay has changed"
     for job_id, _ in unfinished:
-        assert site.files.source(job_id).exists(), f"the source of {job_id} is gone"
+        assert site.files.has_source(job_id), f"the source of {job_id} is gone"
 
 
 if __name__ == "__main__":

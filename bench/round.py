@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,16 +16,17 @@ from bench.gateway import Gateway
 from bench.postgres import DurablePostgres
 from bench.processes import cpu_seconds, running
 
-START_WITHIN = 40.0  # s until every worker has its first job
-STALLS_AFTER = 60.0  # s without another request
+START_WITHIN_SECONDS = 40.0  # until every worker has its first job
+STALLS_AFTER_SECONDS = 60.0  # without another request
 
 
 @dataclass(frozen=True)
 class Round:
     jobs: int
-    seconds: float  # from the moment every worker had a job in hand to the last completion in the database
+    seconds: float  # from when every worker had a job to the last completion in the database
     cpu: float  # s of the contender's processes
     postgres_cpu: float
+    other_cpu: float = 0.0  # of Redis, for the contender that needs it
 
     @property
     def rate(self) -> float:
@@ -32,7 +34,7 @@ class Round:
 
     @property
     def cpu_per_job(self) -> float:
-        return (self.cpu + self.postgres_cpu) / self.jobs
+        return (self.cpu + self.postgres_cpu + self.other_cpu) / self.jobs
 
 
 @contextmanager
@@ -44,12 +46,14 @@ def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway)
     """
     home = Path(tempfile.mkdtemp(prefix="round-", dir=postgres.files))
     try:
-        with postgres.database("bench_" + contender.name.lower().replace(" ", "_")) as url:
+        with postgres.database("bench_" + re.sub(r"\W+", "_", contender.name.lower())) as url:
             place = Place(url, gateway.url, home)
             place.uploads.mkdir()
             place.results.mkdir()
-            contender.prepare(place)
-            yield place
+            with contender.serving(place) as pids:
+                place.other_servers.extend(pids)
+                contender.prepare(place)
+                yield place
     except Exception as error:
         if (log := home / "log").exists():
             error.add_note(f"the log of {contender.name} ends:\n{log.read_text(errors='replace')[-2000:]}")
@@ -60,7 +64,7 @@ def place_for(contender: Contender, postgres: DurablePostgres, gateway: Gateway)
 def working(contender: Contender, place: Place, workers: int, **settings: str) -> Iterator[list[int]]:
     """Its processes; the pids of those that were started."""
     with ExitStack() as started:
-        environment = place.environment(**settings)
+        environment = place.environment(**contender.settings(place, workers), **settings)
         yield [
             started.enter_context(running(command, environment, place.log)).pid
             for command in contender.commands(workers)
@@ -78,14 +82,15 @@ def run_round(
         postgres.settle()
         gateway.reset(hold=True, delay=delay)
         with working(contender, place, workers) as pids:
-            gateway.wait_for(workers, START_WITHIN)
+            gateway.wait_for(workers, START_WITHIN_SECONDS)
             assert postgres.pid
-            before = cpu_seconds(*pids), cpu_seconds(postgres.pid)
+            measured = pids, [postgres.pid], place.other_servers
+            before = [cpu_seconds(*roots) for roots in measured]
             began = gateway.open()
             ended = wait_until_done(contender, place, gateway, jobs)
-            after = cpu_seconds(*pids), cpu_seconds(postgres.pid)
+            spent = [cpu_seconds(*roots) - then for roots, then in zip(measured, before, strict=True)]
         check(ids, (seen.job_id for seen in gateway.seen()), place.results)
-    return Round(jobs, ended - began, after[0] - before[0], after[1] - before[1])
+    return Round(jobs, ended - began, *spent)
 
 
 def wait_until_done(contender: Contender, place: Place, gateway: Gateway, jobs: int) -> float:
@@ -94,7 +99,7 @@ def wait_until_done(contender: Contender, place: Place, gateway: Gateway, jobs: 
     changed = began
     while count < jobs or contender.completed(place) < jobs:
         now = time.monotonic()
-        if now - changed > STALLS_AFTER:
+        if now - changed > STALLS_AFTER_SECONDS:
             raise TimeoutError(f"{contender.name} stopped at request {count} of {jobs}")
         time_left = (now - began) * (jobs - count) / max(1, count)
         time.sleep(min(0.25, max(0.005, time_left / 2)))

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect
-from convertq.worker.migrations import migrate
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.database.connection import connect
+from convertq.queue.database.migrations import migrate
+from convertq.queue.database.url import parse_database_url
 from psycopg.rows import dict_row
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import WebDriverWait

@@ -15,15 +15,20 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from convertq.worker.attempt import Attempt
-from convertq.worker.config import Config
-from convertq.worker.db import Database
-from convertq.worker.files import Files, Paths, discard, put_in_place
-from convertq.worker.gateway_client import GatewayClient, route_to_gateway
-from convertq.worker.job import Job
-from convertq.worker.job_queue import JobQueue
-from convertq.worker.log import Log, set_up_logging
-from convertq.worker.outcome import Completed
+from convertq.queue.breaker import Breaker
+from convertq.queue.claim import ClaimCursor, NextClaim
+from convertq.queue.completion import Completion, FinishedJob
+from convertq.queue.config import Config
+from convertq.queue.database.database import Database
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log, set_up_logging
+from convertq.queue.outcome import Completed
+from convertq.queue.store import open_store
+from convertq.queue.store.protocol import PendingResult
+from convertq.worker.gateway.client import GatewayClient
+from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.loop.attempt import Attempt
 
 from bench.big_table import SERVER, Rows, big_table
 from bench.documents import PDF_BYTES
@@ -72,42 +77,50 @@ def cpu_milliseconds(pid: int) -> float:
 
 class OneWorker:
     def __init__(self, config: Config) -> None:
-        self._queue = JobQueue(Database.open(config.database, "bench", claims=True), config)
-        self._files = Files(config.uploads_dir, config.results_dir)
-        self._client = GatewayClient(config, route_to_gateway(config))
+        database = Database.open(config.database, "bench", claims=True)
+        self._queue, self._next_claim = (
+            JobQueue(database, config),
+            NextClaim(ClaimCursor(database, config), SERVER, HOLDER),
+        )
+        self._store, self._uploads = open_store(config), config.uploads_dir
+        self._client = GatewayClient(route_to_gateway(config))
         self._log = Log(config, SERVER, HOLDER)
         self.costs = Costs(self._queue.database.connection.info.backend_pid)
-        job, _ = self._queue.claim_job(SERVER, HOLDER)
+        self._breaker = Breaker(config, self._log)
+        job = self._next_claim.cursor.claim_job(SERVER, HOLDER).job
         assert job is not None
         self._job = job
 
     def convert_one(self) -> None:
         """As Worker and Settlement do it, but for the order of the log lines."""
         job, step = self._job, self.costs.step
-        self._files.source(job.id).write_bytes(b"%PDF-" + b"x" * (PDF_BYTES - 5))
-        attempt = Attempt(self._client, self._files, job)
+        (self._uploads / f"{job.name}.pdf").write_bytes(b"%PDF-" + b"x" * (PDF_BYTES - 5))
+        attempt = Attempt(self._client, self._store, job)
         step("call the gateway, check and sync the file", attempt.convert)
-        done = Completed(attempt.paths.part, gateway_status=attempt.call.status, gateway_ms=attempt.call.milliseconds)
-        step("complete and claim the next", lambda: self._complete(job, done, attempt.paths.result))
-        step("put the file in place", lambda: self._publish(attempt.paths))
-        step("commit", self._commit)
+        done = Completed(attempt.result.location, attempt.result, attempt.call.status, attempt.call.milliseconds)
+        finished = FinishedJob(job, done)
+        transaction = self._queue.completing(finished, self._breaker, self._next_claim)
+        step("complete and claim the next", lambda: self._complete(transaction))
+        step("put the file in place", lambda: self._publish(attempt.result))
+        step("commit", lambda: self._commit(transaction))
         step("four log lines", lambda: self._say(job))
 
-    def _publish(self, paths: Paths) -> None:
-        put_in_place(paths.part, paths.result)
-        discard(paths.part)
+    def _publish(self, result: PendingResult) -> None:
+        result.publish()
+        result.discard()
 
-    def _complete(self, job: Job, done: Completed, result: str) -> None:
-        claim = self._queue.complete_and_claim(job, done, result, (SERVER, HOLDER))
-        assert claim is not None
-        self._claim = claim
+    def _complete(self, transaction: contextlib.AbstractContextManager[Completion]) -> None:
+        """The block of the transaction is measured apart from its two ends."""
+        self._completion = transaction.__enter__()
+        assert self._completion.is_leased
 
-    def _commit(self) -> None:
-        following, _ = self._queue.commit_claim(*self._claim)
-        assert following is not None
-        self._job = following
+    def _commit(self, transaction: contextlib.AbstractContextManager[Completion]) -> None:
+        transaction.__exit__(None, None, None)
+        assert self._completion.claim is not None
+        assert self._completion.claim.job is not None
+        self._job = self._completion.claim.job
 
-    def _say(self, job: Job) -> None:
+    def _say(self, job: ClaimedJob) -> None:
         known = {"job_id": job.name, "attempt": job.attempt}
         self._log("claim", **known, status="processing", queued_ms=job.queued_ms, breaker="closed")
         self._log("start", **known, status="processing")
@@ -116,7 +129,7 @@ class OneWorker:
 
 
 def measure(config: Config) -> Costs:
-    Files(config.uploads_dir, config.results_dir).make_directories()
+    open_store(config).make_ready()
     set_up_logging(config)
     worker = OneWorker(config)
     for turn in range(1 + TURNS):

@@ -1,6 +1,7 @@
 """The web under load: memory while many upload at once, and how long a poll takes beside a large table.
 
-`python -m bench.web`: 50 uploads of 20 MB at once, then 200 pages that poll on 100,000 jobs while workers claim.
+`python -m bench.web`: 50 uploads of 20 MB at once, then 200 pages that poll on 100,000 jobs while workers claim, then
+requests a second, and the status that pages poll while 100,000 new jobs wait and no worker runs.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker.config import Config, read_config
-from convertq.worker.db import connect
-from convertq.worker.migrations import migrate
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.config import Config, read_config
+from convertq.queue.database.connection import connect
+from convertq.queue.database.migrations import migrate
 
 from bench.big_table import register
 from bench.claims import Claimer
 from bench.postgres import DurablePostgres
+from bench.processes import cpu_seconds
 
 PROCESSES = 2
 UPLOADS, UPLOAD_BYTES = 50, 20_000_000
 CLIENTS, JOBS, SECONDS = 200, 100_000, int(os.environ.get("BENCH_SECONDS", "30"))
 CLAIMS = 2000
-EVERY = 2.0  # s between two polls of a page
+CONNECTIONS, RATE_SECONDS = 16, 5
+STATUS_POLLS = 100
+POLL_EVERY_SECONDS = 2.0
 PIECE = b"%" * 65536
 HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n%%PDF-1.7\n%s\n'
 TAIL = b"\r\n--x--\r\n"
@@ -60,12 +64,22 @@ def web(postgres: EmbeddedPostgres, home: Path) -> Iterator[tuple[int, list[int]
     try:
         assert process.stdout
         port = int(process.stdout.readline().rpartition(":")[2])
-        for _ in range(40):  # both processes have answered
+        pids = wait_for_children(process.pid)
+        for _ in range(40):  # each of them has answered
             ask(http.client.HTTPConnection("127.0.0.1", port), str(uuid4()))
-        yield port, [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        yield port, pids
     finally:
         process.terminate()
         process.wait()
+
+
+def wait_for_children(pid: int) -> list[int]:
+    """The processes are started one after the other."""
+    while True:
+        pids = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        if len(pids) == PROCESSES:
+            return pids
+        time.sleep(0.05)
 
 
 def ask(line: http.client.HTTPConnection, owner: str, etag: str = "") -> tuple[int, str]:
@@ -133,19 +147,19 @@ def fill(postgres: EmbeddedPostgres, owners: list[str]) -> None:
 
 
 def poll(port: int, owners: list[str]) -> list[float]:
-    """Milliseconds of every poll; each page begins at a moment of its own."""
+    """Milliseconds of every poll; each page begins at a random time."""
     times: list[float] = []
     ends = time.monotonic() + SECONDS
 
     def page(number: int) -> None:
         line, etag = http.client.HTTPConnection("127.0.0.1", port, timeout=30), ""
-        time.sleep(random.uniform(0, EVERY))
+        time.sleep(random.uniform(0, POLL_EVERY_SECONDS))
         while time.monotonic() < ends:
             began = time.perf_counter()
             status, etag = ask(line, owners[number], etag)
             times.append((time.perf_counter() - began) * 1000)
             assert status in (200, 304), status
-            time.sleep(EVERY)
+            time.sleep(POLL_EVERY_SECONDS)
 
     at_once(CLIENTS, page)
     return times
@@ -162,14 +176,66 @@ def polls(postgres: EmbeddedPostgres, config: Config, port: int) -> None:
     assert clients.stdin
     clients.stdin.write(json.dumps(owners) + "\n")
     clients.stdin.flush()
-    time.sleep(EVERY * 2)
+    time.sleep(POLL_EVERY_SECONDS * 2)
     beside = claimer.claim(CLAIMS)
     times = json.loads(clients.communicate()[0])
-    print(f"\n{CLIENTS} pages that poll every {EVERY:g} s, {JOBS:,} jobs, {PROCESSES} processes, {len(times)} polls\n")
+    load = f"{CLIENTS} pages that poll every {POLL_EVERY_SECONDS:g} s, {JOBS:,} jobs, {PROCESSES} processes"
+    print(f"\n{load}, {len(times)} polls\n")
     print("| | p50 | p95 | p99 |\n|---|---:|---:|---:|")
     for name, found in (("a poll", times), ("a claim, nobody polls", alone), ("a claim, all poll", beside)):
         cuts = statistics.quantiles(found, n=100)
         print(f"| {name} | {cuts[49]:.1f} ms | {cuts[94]:.1f} ms | {cuts[98]:.1f} ms |")
+
+
+# -- requests a second, and the status --
+
+
+def rate(port: int, path: str) -> float:
+    """Of connections that are kept, each of which asks again as soon as it has its answer."""
+    answered: list[int] = []
+    ends = time.monotonic() + RATE_SECONDS
+
+    def ask_on(number: int) -> None:
+        line, count = http.client.HTTPConnection("127.0.0.1", port, timeout=30), 0
+        headers = {"Cookie": f"owner_session_id={uuid4()}"}
+        while time.monotonic() < ends:
+            line.request("GET", path, headers=headers)
+            assert line.getresponse().read()
+            count += 1
+        answered.append(count)
+
+    at_once(CONNECTIONS, ask_on)
+    return sum(answered) / RATE_SECONDS
+
+
+def rates(port: int, pids: list[int]) -> None:
+    print(f"\n{CONNECTIONS} kept-alive connections, {RATE_SECONDS} s each, {PROCESSES} processes\n")
+    print("| | requests/s | CPU of the web, ms a request |\n|---|---:|---:|")
+    for path in ("/health", "/api/jobs", "/"):
+        before = sum(map(cpu_seconds, pids))
+        found = rate(port, path)
+        spent = 1000 * (sum(map(cpu_seconds, pids)) - before) / (found * RATE_SECONDS)
+        print(f"| `GET {path}` | {found:.0f} | {spent:.2f} |", flush=True)
+    print("\nmemory afterwards: " + ", ".join(f"{memory(pid)['VmRSS']:.0f} MB" for pid in pids))
+
+
+def status(postgres: EmbeddedPostgres, port: int) -> None:
+    """Milliseconds of a poll while nobody aggregates the counters; a poll every tenth of a second."""
+    with psycopg.connect(postgres.url(), autocommit=True) as conn:
+        conn.execute(
+            "INSERT INTO jobs (bytes, sha256, status)"
+            " SELECT n, lpad(n::text, 64, '0'), 'queued' FROM generate_series(1, %s) AS n",
+            [JOBS],
+        )
+    line, times = http.client.HTTPConnection("127.0.0.1", port, timeout=30), []
+    for _ in range(STATUS_POLLS):
+        began = time.perf_counter()
+        line.request("GET", "/api/status")
+        assert line.getresponse().read()
+        times.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.1)
+    cuts = statistics.quantiles(times, n=100)
+    print(f"\n`GET /api/status`, {JOBS:,} new jobs, no worker: p50 {cuts[49]:.1f} ms, most {max(times):.0f} ms")
 
 
 @contextmanager
@@ -191,6 +257,9 @@ def main() -> None:
             uploads(port, pids)
         with web(postgres, Path(home)) as (port, _):
             polls(postgres, config, port)
+        with web(postgres, Path(home)) as (port, pids):
+            rates(port, pids)
+            status(postgres, port)
 
 
 if __name__ == "__main__":

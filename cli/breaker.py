@@ -1,25 +1,20 @@
-"""The command `convertq breaker`: shows the circuit breaker, and moves it by hand.
-
-`--json` prints one object: `state` (closed, open, half_open), `by_hand`, `opened_at`, `open_seconds` (of this
-opening), `open_seconds_total` (of all), `next_probe_seconds`, `probe_by`, `trial_job`, `calls` and `failures` (of the
-last `window` gateway calls), `window`, `threshold`, `last_failures` (list of `at`, `job_id`, `error_code`,
-`error_message`, `gateway_status`), and, after `open` or `close`, `changed`.
-"""
+"""The command `convertq breaker`: shows the circuit breaker, and moves it by hand."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 from convertq.cli.context import NearChoice, configuration, json_option, open_database, print_json
+from convertq.cli.formatting import duration, shown, timestamp
 from convertq.cli.table import cut, hang, table, terminal_width
-from convertq.cli.words import counted, duration, moment, shown
-from convertq.worker.db import Database
-from convertq.worker.stats import describe_breaker
+from convertq.queue.breaker_state import ACTIONS, describe_breaker
+from convertq.queue.quantities import counted
 
+Row = Mapping[str, Any]
 COLOURS = {"closed": "green", "open": "red", "half_open": "yellow"}
 
 
@@ -27,7 +22,7 @@ COLOURS = {"closed": "green", "open": "red", "half_open": "yellow"}
     epilog="""\b
 Example:
   convertq breaker
-  convertq breaker open       (hold the queue, until closed by hand)
+  convertq breaker open       (pause the queue until it is closed by hand)
   convertq breaker close
 """
 )
@@ -40,37 +35,35 @@ def breaker(action: str | None, as_json: bool) -> None:
     probed and stays open until it is closed by hand.
     """
     with open_database() as database:
-        said = ACTIONS[action](database) if action else None
+        change = ACTIONS[action](database) if action else None
         state = describe_breaker(database, configuration())
     if as_json:
-        print_json(state if said is None else {**state, "changed": said[0]})
+        print_json({**state, "changed": change is not None} if action else state)
         return
-    for line in [said[1]] if said else page(state, datetime.now(UTC)):
+    for line in [CHANGES[action](change)] if action else page(state, datetime.now(UTC)):
         click.echo(line)
 
 
-def open_by_hand(database: Database) -> tuple[bool, str]:
-    row = database.one("open_breaker_by_hand")
-    if row is None:
-        return False, "already open by hand: nothing changed"
-    before = "" if row["came_from"] == "closed" else f" (it was {in_words(row['came_from'])} already)"
-    return True, f"opened by hand{before}: no job is claimed until `convertq breaker close`"
+def opened(change: Row | None) -> str:
+    if change is None:
+        return "already open by hand: nothing changed"
+    before = "" if change["came_from"] == "closed" else f" (it was {in_words(change['came_from'])} already)"
+    return f"opened by hand{before}: no job is claimed until `convertq breaker close`"
 
 
-def close_by_hand(database: Database) -> tuple[bool, str]:
-    row = database.one("close_breaker_by_hand")
-    if row is None:
-        return False, "already closed: nothing changed"
-    return True, f"closed by hand after {duration(row['seconds'])}: workers claim again, and the window starts anew"
+def closed(change: Row | None) -> str:
+    if change is None:
+        return "already closed: nothing changed"
+    return f"closed by hand after {duration(change['seconds'])}: workers claim again, and the window starts empty"
 
 
-ACTIONS = {"open": open_by_hand, "close": close_by_hand}
+CHANGES = {"open": opened, "close": closed}
 
 
 def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"breaker   {summary(state)}"
     if state["state"] != "closed":
-        yield f"since     {moment(state['opened_at'], now)}"
+        yield f"since     {timestamp(state['opened_at'], now)}"
         first, *rest = hang(shown(next_probe(state)), 10, terminal_width())
         yield from (f"probe     {first}", *rest)
     yield f"window    {window(state)}"
@@ -82,7 +75,7 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
 
 
 def window(state: dict[str, Any]) -> str:
-    fewest = math.ceil(state["window"] / 2)  # as trip_breaker has it
+    fewest = math.ceil(state["window"] / 2)  # as in trip_breaker.sql
     rule = f"opens at {state['threshold']:.0%} of {fewest} to {state['window']}"
     if not state["calls"]:
         return f"no gateway call is recorded ({rule})"
@@ -90,7 +83,7 @@ def window(state: dict[str, Any]) -> str:
 
 
 def summary(state: dict[str, Any]) -> str:
-    """One line, as `stats` shows it too; coloured where the terminal can."""
+    """One line, which `stats` shows too; in colour where the terminal has colours."""
     text = click.style(in_words(state["state"]), fg=COLOURS[state["state"]], bold=state["state"] != "closed")
     if state["state"] == "closed":
         return text
@@ -110,13 +103,13 @@ def next_probe(state: dict[str, Any]) -> str:
     if state["state"] == "half_open":
         return f"the gateway answers; {state['probe_by']} takes one job to try"
     wait = state["next_probe_seconds"]
-    return f"in {duration(wait)}" if wait > 0 else "due now: by the next worker that looks"
+    return f"in {duration(wait)}" if wait > 0 else "due now: by the next worker that checks"
 
 
 def failures(calls: list[dict[str, Any]], now: datetime) -> Iterator[str]:
     rows = [
         (
-            moment(call["at"], now),
+            timestamp(call["at"], now),
             call["error_code"] or "-",
             str(call["gateway_status"] or "-"),
             shown(call["error_message"] or "-"),

@@ -6,19 +6,24 @@ from collections import Counter
 from typing import Any
 
 import click
-from convertq.cli.context import complain, configuration, json_option, open_database, print_json, the_files
+from convertq.cli.context import complain, configuration, json_option, open_database, print_json, the_store
 from convertq.cli.exit_code import ExitCode, Stop
-from convertq.cli.words import counted, shown
-from convertq.worker.retention import Item, Kind, Retention
+from convertq.cli.formatting import shown
+from convertq.queue.quantities import counted
+from convertq.queue.retention import Item, Kind, Retention
 
 NOUNS = {
     Kind.SOURCE: "source",
     Kind.RESULT: "result",
     Kind.EVENT: "event",
     Kind.ORPHAN: "orphan",
-    Kind.TEMP: "temp file",
+    Kind.TEMP: "temporary file",
+    Kind.JOB: "job",
 }
+#: Keys of the JSON summary that are not the plural of the noun.
+KEYS = {Kind.TEMP: "temp_files"}
 REASONS = {
+    Kind.JOB: "ended",
     Kind.SOURCE: "its job ended",
     Kind.RESULT: "expired",
     Kind.EVENT: "happened",
@@ -34,23 +39,23 @@ Example:
   0 3 * * *  convertq cleanup        (in a crontab)
 """
 )
-@click.option("--dry-run", is_flag=True, help="List what would be removed, one a line, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed, one item per line, and remove nothing.")
 @json_option
 def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
-    """Remove what retention no longer keeps: sources, results, events, orphans, temp files."""
+    """Remove expired sources, results, events and jobs, orphan files and temporary files."""
     counts: Counter[Kind] = Counter()
     freed = failed = 0
-    refuse_missing_directories()
+    refuse_missing_store()
     with open_database() as database:
-        for item in Retention(database, the_files(), configuration(), dry_run=dry_run).run():
+        for item in Retention(database, the_store(), configuration(), dry_run=dry_run).run():
             if item.error:
                 failed += 1
                 complain(f"{shown(item.name)}: not removed: {item.error}")
                 continue
-            counts[item.kind] += 1
+            counts[item.kind] += item.count
             freed += item.bytes
             if dry_run:
-                tell(item, as_json)
+                print_item(item, as_json)
     if as_json:
         print_json(summary(counts, freed, failed, dry_run))
     else:
@@ -59,16 +64,15 @@ def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def refuse_missing_directories() -> None:
-    """Before anything is removed: a share that is not mounted must not pass for an empty one."""
-    config = configuration()
-    for variable, directory in (("UPLOADS_DIR", config.uploads_dir), ("RESULTS_DIR", config.results_dir)):
-        if not directory.is_dir():
-            remedy = "is its share mounted? `convertq doctor --fix` makes it where it is new"
-            raise Stop(ExitCode.FAILED, f"{variable}: {directory} is not there: {remedy}; nothing was removed")
+def refuse_missing_store() -> None:
+    """Called before anything is removed: a missing mount must not pass for an empty store."""
+    try:
+        the_store().require()
+    except FileNotFoundError as error:
+        raise Stop(ExitCode.FAILED, f"{error.strerror}; nothing was removed") from None
 
 
-def tell(item: Item, as_json: bool) -> None:
+def print_item(item: Item, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -86,5 +90,5 @@ def tell(item: Item, as_json: bool) -> None:
 
 
 def summary(counts: Counter[Kind], freed: int, failed: int, dry_run: bool) -> dict[str, Any]:
-    removed = {f"{noun.replace(' ', '_')}s": counts[kind] for kind, noun in NOUNS.items()}
+    removed = {KEYS.get(kind, f"{noun}s"): counts[kind] for kind, noun in NOUNS.items()}
     return {"dry_run": dry_run, **removed, "bytes": freed, "failed": failed}

@@ -1,4 +1,4 @@
-"""Which colour a word has, and how it comes into a line that is aligned already. click drops it where there is none."""
+"""Which colour a word has, and how it is added to an aligned line. click removes colours where there are none."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
+from convertq.queue.status import JobStatus
 
-STATUSES = {"queued": "yellow", "processing": "cyan", "complete": "green", "failed": "red"}
+STATUSES: dict[str, str] = {
+    JobStatus.QUEUED: "yellow",
+    JobStatus.PROCESSING: "cyan",
+    JobStatus.COMPLETE: "green",
+    JobStatus.FAILED: "red",
+}
 EVENTS = {**STATUSES, "retry": "yellow", "requeued": "yellow", "reclaimed": "yellow"}
 
 
 def painted(lines: Sequence[str], words: Iterable[str], colours: Mapping[str, str]) -> Iterator[str]:
-    """A table's heading, and its rows with each row's word in its colour."""
+    """A table's heading, and its rows, each with its word in colour."""
     yield click.style(lines[0], dim=True)
     for line, word in zip(lines[1:], words, strict=True):
         yield paint(line, word, colours)
 
 
 def paint(line: str, word: str, colours: Mapping[str, str]) -> str:
-    """Only where it is a cell of its own: a host may be called dead-sea."""
+    """Colours the word only where it is a whole cell: a host may be called dead-sea."""
     if word not in colours:
         return line
     return re.sub(rf"(?<=  ){re.escape(word)}(?=  |$)", click.style(word, fg=colours[word]), line, count=1)

@@ -1,4 +1,4 @@
-"""The command `convertq completion`: what a shell reads to complete commands, options, job ids and statuses."""
+"""The command `convertq completion`: the script with which a shell completes commands, options and job ids."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 from convertq.cli.exit_code import ExitCode
 
-VARIABLE = "_CONVERTQ_COMPLETE"  # where click looks for the shell's question
-NEWEST = 50  # jobs
-#: what click's scripts do not do by themselves. In fish an explanation must not end at its first comma, and the newest
-#: jobs come first. In zsh a script from fpath would answer the first Tab of a shell, and not the second.
-BETTER = {
+VARIABLE = "_CONVERTQ_COMPLETE"  # in which click finds what the shell wants to complete
+MAX_JOBS = 50
+#: Corrections of click's scripts. In fish, a description must not end at its first comma, and the newest jobs come
+#: first. In zsh, a script from fpath would complete only at the first Tab of a shell.
+CORRECTIONS = {
     "fish": (
         ('string split "," $completion', 'string split --max 1 "," $completion'),
         ("complete --no-files", "complete --no-files --keep-order"),
@@ -22,7 +22,7 @@ BETTER = {
         ('    _convertq_completion "$@"', '    compdef _convertq_completion convertq\n    _convertq_completion "$@"'),
     ),
 }
-PATIENCE = 1.0  # s; whoever presses Tab would rather have nothing than wait
+TIMEOUT_SECONDS = 1.0  # no completion is better than a shell that hangs after Tab
 
 
 @click.command(
@@ -40,44 +40,44 @@ def completion(context: click.Context, shell: str) -> ExitCode:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(context.find_root().command, {}, "convertq", VARIABLE).source()
-    for of_click, ours in BETTER.get(shell, ()):
+    for of_click, ours in CORRECTIONS.get(shell, ()):
         script = script.replace(of_click, ours)
     click.echo(script)
     return ExitCode.DONE
 
 
 def complete_job_id(incomplete: str, status: str | None = None) -> list[CompletionItem]:
-    """The newest jobs whose ids begin so; none when the database does not answer at once."""
+    """The newest jobs whose ids begin like this; none when the database does not answer in time."""
     found: list[CompletionItem] = []
-    # a thread that is left behind at the end: looking up a host's name cannot be cut short in any other way
-    asking = threading.Thread(target=lambda: found.extend(_newest_jobs(status)), daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
+    # The thread is abandoned after the timeout: a host name's lookup cannot be interrupted.
+    lookup = threading.Thread(target=lambda: found.extend(_newest_jobs(status)), daemon=True)
+    lookup.start()
+    lookup.join(TIMEOUT_SECONDS)
     return [item for item in list(found) if item.value.startswith(incomplete.lower())]
 
 
 def _newest_jobs(status: str | None) -> list[CompletionItem]:
     try:
         from convertq.cli.context import open_database
-        from convertq.worker.job_list import find_jobs
+        from convertq.queue.jobs import list_jobs
 
         with open_database() as database:
-            rows = find_jobs(database, status=status, owner=None, code=None, limit=NEWEST)
-    except Exception:  # noqa: BLE001 - whatever it is, a word in the middle of a command line is worse
+            rows = list_jobs(database, status=status, owner=None, code=None, limit=MAX_JOBS)
+    except Exception:  # noqa: BLE001 - any message would appear in the middle of a command line
         return []
     return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows]
 
 
 def complete_code(context: Any, parameter: Any, incomplete: str) -> list[str]:
-    """As they are written everywhere else: click would offer them in small letters."""
-    from convertq.worker.errors import Code
+    """Offers the codes in capitals; click itself would offer them in lower case."""
+    from convertq.queue.errors import Code
 
     return [str(code) for code in Code if code.startswith(incomplete.upper())]
 
 
 def complete_mapping(context: Any, parameter: Any, incomplete: str) -> list[str]:
     from convertq.cli.context import configuration
-    from convertq.worker.config import ConfigError
+    from convertq.queue.config import ConfigError
 
     try:
         return [name for name in configuration().mappings_allowed if name.startswith(incomplete)]

@@ -1,9 +1,8 @@
-"""The command `convertq config`: what each setting is, where it comes from, and what is wrong with it."""
+"""The command `convertq config`: the value of each setting, where it comes from, and what is wrong with it."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,16 @@ from typing import Any
 import click
 from convertq.cli.colours import painted
 from convertq.cli.context import json_option, print_json_lines
+from convertq.cli.formatting import shown
 from convertq.cli.table import table, terminal_width
-from convertq.cli.words import shown
-from convertq.worker.config import SETTINGS, Setting, read_config
+from convertq.queue.config import read_config
+from convertq.queue.masked_url import masked
+from convertq.queue.setting import Setting
+from convertq.queue.settings import SETTINGS
 
-MASK = "***"
 COLOURS = {"environment": "cyan", "environment, wrong": "red"}
-#: settings whose default depends on something: what it is for a service
-USUALLY = {"LOG_FORMAT": "json"}
-USERINFO = re.compile(r"(?:([^/]*)(@))?(.*)", re.DOTALL)
-SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&?]*password[^=&]*)=[^&]*", re.IGNORECASE)
+#: The default of a setting that depends on the environment, as it is for a service.
+SERVICE_DEFAULTS = {"LOG_FORMAT": "json"}
 
 
 @click.command(
@@ -32,7 +31,7 @@ Example:
 )
 @json_option
 def config(as_json: bool) -> None:
-    """Show the configuration in force, without its secrets; exit 78 when some of it is wrong."""
+    """Show the configuration in force, without secrets; exit 78 if any value is wrong."""
     rows = [describe(setting, os.environ) for setting in SETTINGS]
     if as_json:
         print_json_lines(rows)
@@ -45,8 +44,8 @@ def config(as_json: bool) -> None:
 
 
 def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]:
-    given = environment.get(setting.variable) or None  # an empty one counts as unset
-    text = given or setting.default or USUALLY.get(setting.variable)
+    given = environment.get(setting.variable) or None  # an empty value counts as not set
+    text = given or setting.default or SERVICE_DEFAULTS.get(setting.variable)
     source = "environment" if given else "default" if text is not None else "not set"
     row = {"variable": setting.variable, "value": None, "source": source, "problem": None}
     if text is None:
@@ -54,7 +53,7 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
     try:
         value = setting.read(text)
     except ValueError as error:
-        return row | {"value": MASK if setting.secret else text, "problem": str(error)}
+        return row | {"value": masked(text) if setting.secret else text, "problem": str(error)}
     if setting.secret:
         return row | {"value": masked(text)}
     return row | {"value": str(value) if isinstance(value, Path) else value}
@@ -62,23 +61,6 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
 
 def origin(row: Mapping[str, Any]) -> str:
     return f"{row['source']}, wrong" if row["problem"] else str(row["source"])
-
-
-def masked(url: str) -> str:
-    """As it was written, but for what must stay secret: the password, or for HTTP all that stands before an @.
-
-    Taken apart by hand: a # or a ? in a password would end the name of the host for a parser of URLs.
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:  # no URL at all: a token
-        return MASK
-    credentials, at, place = USERINFO.fullmatch(rest).groups()  # type: ignore[union-attr]  # it fits any text
-    if at:
-        name, colon, _ = credentials.partition(":")
-        is_web = scheme.startswith("http")  # a token may stand where the name does
-        credentials = MASK if is_web else f"{name}:{MASK}" if colon else name
-    rest = SECRET_PARAMETER.sub(rf"\1={MASK}", place)
-    return f"{scheme}{separator}{credentials or ''}{at or ''}{rest}"
 
 
 def in_words(value: Any) -> str:

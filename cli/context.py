@@ -1,4 +1,4 @@
-"""What every command shares: the configuration, the connection, job ids as arguments, and JSON as output."""
+"""What every command uses: the configuration, the connection, job ids as arguments, and JSON as output."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from uuid import UUID
 
 import click
 from convertq.cli.table import hang, terminal_width
+from convertq.queue.status import JobStatus
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-    from convertq.worker.config import Config
-    from convertq.worker.db import Database
-    from convertq.worker.files import Files
+    from convertq.queue.config import Config
+    from convertq.queue.database.database import Database
+    from convertq.queue.store.protocol import Store
 
 APPLICATION_NAME = "convertq:cli"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,7 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 @lru_cache(maxsize=2)
 def configuration(*, needs_gateway: bool = False) -> Config:
     """Raises ConfigError."""
-    from convertq.worker.config import read_config
+    from convertq.queue.config import read_config
 
     return read_config(os.environ, needs_gateway=needs_gateway)
 
@@ -37,7 +38,7 @@ def configuration(*, needs_gateway: bool = False) -> Config:
 @contextmanager
 def open_database() -> Iterator[Database]:
     """A database whose schema fits; raises psycopg.OperationalError or SchemaError."""
-    from convertq.worker.db import Database
+    from convertq.queue.database.database import Database
 
     database = Database.open(configuration().database, APPLICATION_NAME)
     try:
@@ -46,28 +47,14 @@ def open_database() -> Iterator[Database]:
         database.close()
 
 
-def the_files() -> Files:
-    from convertq.worker.files import Files
+def the_store() -> Store:
+    from convertq.queue.store import open_store
 
-    config = configuration()
-    return Files(config.uploads_dir, config.results_dir)
-
-
-def make_directories() -> None:
-    """One that cannot be made is a wrong setting, not a passing trouble: raises ConfigError."""
-    from convertq.worker.config import ConfigError
-
-    config = configuration()
-    for variable, directory in (("UPLOADS_DIR", config.uploads_dir), ("RESULTS_DIR", config.results_dir)):
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise ConfigError([f"{variable} = {str(directory)!r}: the directory cannot be made: {reason}"]) from None
+    return open_store(configuration())
 
 
 class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, which is not required
-    """Any is accepted; a shell offers those in this status."""
+    """Any id is accepted; a shell completes those of jobs in this status."""
 
     name = "id"
 
@@ -91,11 +78,11 @@ class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 JOB_ID = JobId()
-FAILED_JOB_ID, COMPLETE_JOB_ID = JobId("failed"), JobId("complete")
+FAILED_JOB_ID, COMPLETE_JOB_ID = JobId(JobStatus.FAILED), JobId(JobStatus.COMPLETE)
 
 
 class NearChoice(click.Choice):  # type: ignore[type-arg]  # as above
-    """One of a few words; a slip of the finger is answered with what was meant. Codes are written large everywhere."""
+    """One of a few words. A typing error is answered with the closest word; upper and lower case are equal."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         for choice in self.choices:
@@ -127,6 +114,6 @@ def _plain(value: Any) -> Any:
 
 
 def complain(line: str) -> None:
-    """One line on stderr about one of several things; the command goes on. On a terminal no word is torn apart."""
+    """One line on stderr about one of several items; the command continues. On a terminal it wraps between words."""
     for piece in hang(line, 2, terminal_width(sys.stderr)):
         click.echo(piece, err=True)

@@ -1,4 +1,4 @@
-"""The command `convertq demo`: sample invoices become XML before one's eyes, on a stack that needs no installation."""
+"""The command `convertq demo`: converts sample invoices, on a stack that needs no installation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
+from convertq.queue.status import JobStatus
 
 if TYPE_CHECKING:
-    from convertq.cli.demo_stack import Stack
-    from convertq.worker.config import Config
-    from convertq.worker.db import Database
+    from convertq.embedded.demo_stack import Stack
+    from convertq.queue.config import Config
+    from convertq.queue.database.database import Database
     from rich.console import Console
 
-TIMEOUT = 60  # s; it takes about five
+TIMEOUT_SECONDS = 60  # it takes about five
 NEEDED = {"rich": "rich", "pypdfium2": "pypdfium2", "multipart": "multipart"}
 NEEDED_TO_KEEP = {"flask": "flask", "gunicorn": "gunicorn", "psycopg_pool": "psycopg-pool"}
 
@@ -30,15 +31,15 @@ Example:
   convertq demo --keep        # and use the stack from a browser and a second terminal
 """
 )
-@click.option("--keep", is_flag=True, help="Leave the stack and the pages up, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep everything running, with the pages, until Ctrl-C.")
 def demo(keep: bool) -> int:
-    """Convert sample invoices here, with nothing to install."""
+    """Convert sample invoices with an embedded PostgreSQL and the reference gateway."""
     for module, package in (NEEDED | (NEEDED_TO_KEEP if keep else {})).items():
         if importlib.util.find_spec(module) is None:
             raise click.ClickException(f"the demo needs {package}: pip install 'convertq[demo]'")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
-    from convertq.cli.demo_stack import Stack
-    from convertq.cli.embedded_binaries import EmbeddedError
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the demo as Ctrl-C does
+    from convertq.embedded.binaries import EmbeddedError
+    from convertq.embedded.demo_stack import Stack
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -54,17 +55,17 @@ def demo(keep: bool) -> int:
 def _run(stack: Stack, console: Console, keep: bool) -> int:
     from convertq.cli.context import APPLICATION_NAME
     from convertq.cli.demo_view import table, watch
-    from convertq.worker.db import Database
+    from convertq.queue.database.database import Database
 
     console.print("starting PostgreSQL, the reference gateway and four workers …")
     with stack.up() as config:
         database = Database.open(config.database, APPLICATION_NAME)
         jobs = submit_samples(database, config)
-        rows = watch(database, jobs, console, TIMEOUT)
-        if not console.is_terminal:  # there the live view's last state is the table
+        rows = watch(database, jobs, console, TIMEOUT_SECONDS)
+        if not console.is_terminal:  # on a terminal, the live view has drawn the table
             console.print()
             console.print(table(rows))
-        done = [row for row in rows if row["status"] == "complete"]
+        done = [row for row in rows if row["status"] == JobStatus.COMPLETE]
         if done:
             print_shortest(console, {config.results_dir / f"{row['id']}.xml": row["name"] for row in done})
         if keep:
@@ -74,15 +75,16 @@ def _run(stack: Stack, console: Console, keep: bool) -> int:
 
 
 def submit_samples(database: Database, config: Config) -> dict[UUID, str]:
-    from convertq.cli.demo_stack import samples
-    from convertq.worker.files import Files
-    from convertq.worker.submission import Order, Submitter
+    from convertq.embedded.demo_stack import samples
+    from convertq.queue.mapping import choose_mapping
+    from convertq.queue.store import open_store
+    from convertq.queue.submission import SubmissionOptions, Submitter
 
-    files = Files(config.uploads_dir, config.results_dir)
-    files.make_directories()
-    submitter = Submitter(database, files, config)
-    order = Order(owner="demo", mapping=config.mappings_allowed[0])
-    submitted = ((submitter.submit_file(path, order), path.name) for path in samples())
+    store = open_store(config)
+    store.make_ready()
+    submitter = Submitter(database, store, config)
+    options = SubmissionOptions(owner="demo", mapping=choose_mapping(config))
+    submitted = ((submitter.submit_file(path, options), path.name) for path in samples())
     return {submission.id: name for submission, name in submitted if submission.id}
 
 
@@ -99,7 +101,7 @@ def print_shortest(console: Console, results: dict[Path, str]) -> None:
 
 
 def _keep(stack: Stack, console: Console) -> None:
-    """For a browser, and for a second terminal: the same settings, so that every command of convertq works there."""
+    """Prints the addresses for a browser, and the settings with which every command works in a second terminal."""
     wanted = ("DATABASE_URL", "GATEWAY_URL", "UPLOADS_DIR", "RESULTS_DIR")
     exports = " ".join(f"{name}={shlex.quote(stack.environment[name])}" for name in wanted)
     with stack.web() as address:

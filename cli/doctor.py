@@ -9,13 +9,14 @@ from collections import Counter
 import click
 from convertq.cli.context import APPLICATION_NAME, json_option, print_json
 from convertq.cli.exit_code import ExitCode
+from convertq.cli.formatting import shown
 from convertq.cli.table import terminal_width
-from convertq.cli.words import counted, shown
-from convertq.worker.checks.finding import Finding, State
-from convertq.worker.doctor import examine
+from convertq.queue.doctor.examination import examine
+from convertq.queue.doctor.finding import Finding, State
+from convertq.queue.quantities import counted
 
 COLOURS = {State.OK: "green", State.WARN: "yellow", State.BAD: "red"}
-NAME_WIDTH = 14  # of the longest check's
+NAME_WIDTH = 14  # columns of the longest name of a check
 INDENT = " " * (4 + 2 + NAME_WIDTH + 2)
 
 
@@ -29,14 +30,14 @@ Example:
 @click.option("--fix", is_flag=True, help="Make directories, reclaim jobs, end convertq's own idle transactions.")
 @json_option
 def doctor(fix: bool, as_json: bool) -> ExitCode:
-    """Check the whole installation, with remedies; exit 1 if anything is bad."""
+    """Check the installation, with remedies; exit 1 if anything is bad."""
     counts: Counter[State] = Counter()
     for finding in examine(os.environ, fix=fix, application_name=APPLICATION_NAME):
         counts[finding.state] += 1
         if as_json:
             print_json(as_document(finding))
         else:
-            tell(finding)
+            print_finding(finding)
     if not as_json:
         warnings = counted(counts[State.WARN], "warning")
         click.echo(f"{counted(counts.total(), 'check')}: {counts[State.OK]} ok, {warnings}, {counts[State.BAD]} bad")
@@ -53,7 +54,7 @@ def as_document(finding: Finding) -> dict[str, str | None]:
     }
 
 
-def tell(finding: Finding) -> None:
+def print_finding(finding: Finding) -> None:
     state = click.style(f"{finding.state:<4}", fg=COLOURS[finding.state])
     lines = wrap(finding.what)
     click.echo(f"{state}  {finding.check:<{NAME_WIDTH}}  {lines[0]}")
@@ -63,7 +64,7 @@ def tell(finding: Finding) -> None:
 
 
 def wrap(text: str, mark: str = "") -> list[str]:
-    """To the terminal's edge; in a pipe nothing is broken."""
+    """Lines as wide as the terminal; in a pipe, one line."""
     line, width = f"{mark}{shown(text)}", terminal_width()
     if not text:
         return []

@@ -1,4 +1,4 @@
-"""What the shell is told: the exit codes, and how an error becomes one line and one of them."""
+"""The exit codes, and how an error becomes one line on stderr and one of them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,32 @@ import os
 from enum import IntEnum
 
 import click
-from convertq.cli.words import shown
+from convertq.cli.formatting import shown
 
 
 class ExitCode(IntEnum):
     DONE = 0
-    FAILED = 1  # a refused or unreadable file, a job that failed, a timeout, an error
+    FAILED = 1
     USAGE = 2
     NO_SUCH_JOB = 3
-    NOT_IN_STATE = 4  # NOT_READY, EXPIRED, a retry without its source
-    UNREACHABLE = 69  # EX_UNAVAILABLE: database or gateway; also a database without a free connection
+    NOT_IN_STATE = 4
+    UNREACHABLE = 69  # EX_UNAVAILABLE
     BAD_CONFIG = 78  # EX_CONFIG
-    INTERRUPTED = 130
+    INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+#: for docs/commands.md and the man page (`make docs`)
+MEANINGS = {
+    ExitCode.DONE: "Done.",
+    ExitCode.FAILED: "Failed: a refused or unreadable file, a failed job, a timeout, or a bad finding of `doctor`.",
+    ExitCode.USAGE: "Wrong usage, such as an id that is not a UUID or a mapping that is not allowed.",
+    ExitCode.NO_SUCH_JOB: "No such job.",
+    ExitCode.NOT_IN_STATE: "The job's state does not allow it: `NOT_READY`, `EXPIRED`, or a retry without its source "
+    "or before the jobs that it depends on are complete.",
+    ExitCode.UNREACHABLE: "The database or the gateway is unreachable, or the database has no free connection.",
+    ExitCode.BAD_CONFIG: "Wrong configuration.",
+    ExitCode.INTERRUPTED: "Interrupted.",
+}
 
 
 class Stop(Exception):
@@ -29,7 +43,7 @@ class Stop(Exception):
 
 
 def explain(error: BaseException) -> tuple[ExitCode, list[str]]:
-    """The exit code, and what to say on stderr; without lines for what needs no word."""
+    """The exit code, and the lines for stderr; none where the reason is obvious, as after Ctrl-C."""
     if isinstance(error, BrokenPipeError):
         return ExitCode.FAILED, []
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
@@ -55,10 +69,10 @@ def _usage(error: click.UsageError) -> list[str]:
 def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
     """Imported here: `convertq --help` needs neither psycopg nor the worker."""
     import psycopg
-    from convertq.worker.config import ConfigError
-    from convertq.worker.db import NOT_CONNECTED, SchemaError, is_full
-    from convertq.worker.errors import one_line
-    from convertq.worker.migrations import MigrationError
+    from convertq.queue.config import ConfigError
+    from convertq.queue.database.errors import NOT_CONNECTED, SchemaError, is_full
+    from convertq.queue.database.migrations import MigrationError
+    from convertq.queue.errors import one_line
 
     match error:
         case ConfigError():
@@ -66,13 +80,13 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
         case SchemaError() | MigrationError():
             return ExitCode.FAILED, [" ".join(str(error).split())]
         case psycopg.OperationalError() if is_full(error):
-            said = f"the database at {_database()} has no connection left: {one_line(str(error))}"
-            return ExitCode.UNREACHABLE, [said]
+            full = f"the database at {_database()} has no connection left: {one_line(str(error))}"
+            return ExitCode.UNREACHABLE, [full]
         case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(NOT_CONNECTED):
             return ExitCode.UNREACHABLE, [f"database unreachable at {_database()}: {one_line(str(error))}"]
         case psycopg.Error():
-            said = error.diag.message_primary or str(error)
-            return ExitCode.FAILED, [f"the database refused: {one_line(said)}"]
+            message = error.diag.message_primary or str(error)
+            return ExitCode.FAILED, [f"the database refused: {one_line(message)}"]
         case UnicodeEncodeError():
             return ExitCode.USAGE, ["an argument is not valid UTF-8"]
         case OSError():
@@ -83,6 +97,6 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
 
 
 def _database() -> str:
-    from convertq.worker.database_url import parse_database_url
+    from convertq.queue.database.url import parse_database_url
 
     return parse_database_url(os.environ["DATABASE_URL"]).shown

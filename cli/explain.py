@@ -1,186 +1,207 @@
-"""One sentence about a job: where it is, why, and what happens next."""
+"""The operator's sentence about a job: where it is, why, and what happens next, with hosts, times and commands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from convertq.cli.words import counted, duration, moment
-from convertq.worker.board import STUCK_AFTER
-from convertq.worker.errors import Code
+from convertq.cli.formatting import duration, timestamp
+from convertq.queue.config import STUCK_AFTER_SECONDS
+from convertq.queue.database.timestamps import is_never
+from convertq.queue.explain import Explanation, Loss, State, explain
+from convertq.queue.facts import MOST_COUNTED_JOBS, Facts
+from convertq.queue.manual_retry import must_be_complete_first, name_statuses
+from convertq.queue.quantities import counted
+from convertq.queue.status import JobStatus
 
-Row = Mapping[str, Any]
-NOBODY = "no worker is running: start one with `convertq worker run`"
-#: jobs before this one that are counted; beyond it the exact number tells nobody anything
-COUNTED = 1000
+NO_WORKER = "no worker is running: start one with `convertq worker run`"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Everything that the sentence depends on; `job` is a row of get_job, `hold` of get_prospects."""
+class Subject(NamedTuple):
+    """A job, with what is known of it and what follows from that."""
 
-    job: Row
-    events: Sequence[Row]
-    hold: Row
-    needed: Sequence[Row] = field(default=())  # unfinished dependencies: id, status
-    max_attempts: int = 3
-    heartbeat_timeout: float = 40
-    gateway_timeout: timedelta = timedelta(minutes=3)
-    held_here: str = ""  # why this host claims nothing
-    has_source: bool = True
-    has_result: bool = True
+    facts: Facts
+    found: Explanation
 
     @property
-    def now(self) -> datetime:
-        now: datetime = self.job["now"]
-        return now
+    def job(self) -> Mapping[str, Any]:
+        return self.facts.job
 
     @property
-    def most_attempts(self) -> int:
-        """What a file's trouble allows: it is tried once more, and no more."""
-        code = self.job["error_code"] or last_in_meta(self.events, "error_code")
-        return min(2, self.max_attempts) if code == Code.IO_ERROR else self.max_attempts
+    def queue(self) -> Mapping[str, Any]:
+        return self.facts.queue
 
     @property
     def attempts(self) -> str:
-        return f"attempt {self.job['attempt_count']} of {self.most_attempts}"
+        return f"attempt {self.found.attempt} of {self.found.most_attempts}"
 
     def at(self, time: datetime) -> str:
-        return moment(time, self.now)
+        return timestamp(time, self.facts.now)
 
 
 def explain_job(facts: Facts) -> str:
-    return SENTENCES[facts.job["status"]](facts)
+    found = explain(facts)
+    return SENTENCES[found.state](Subject(facts, found))
 
 
-def _uploaded(facts: Facts) -> str:
-    if not facts.needed:
-        return "stored but not queued yet: whoever wrote it sets its status to queued"
-    waits = ", ".join(f"{row['id']} ({row['status']})" for row in facts.needed)
-    plural = "jobs" if len(facts.needed) > 1 else "job"
-    failed = [str(row["id"]) for row in facts.needed if row["status"] == "failed"]
+def _blocked(about: Subject) -> str:
+    needed = about.facts.needed
+    plural = "jobs" if len(needed) > 1 else "job"
+    failed = [str(row["id"]) for row in needed if row["status"] == JobStatus.FAILED]
     remedy = f"; `convertq retry {' '.join(failed)}` is needed first" if failed else ""
-    return f"waits for {plural} {waits} to complete{remedy}"
+    return f"waits for {plural} {name_statuses(needed)} to complete{remedy}"
 
 
-def _queued(facts: Facts) -> str:
-    if facts.hold["breaker"] != "closed":
-        return _held(facts)
-    due = facts.job["retry_after"]
-    if due is not None and due > facts.now:
-        next_attempt = f"attempt {facts.job['attempt_count'] + 1} of {facts.most_attempts}"
-        sentence = f"waits for its retry at {facts.at(due)}, {next_attempt}: {last_error(facts.events)}"
-        return f"{sentence}{_nobody(facts)}"
-    waited = duration(facts.now - (facts.job["queued_at"] or facts.job["created_at"]))
-    return f"queued for {waited}, {_place(facts)}{_nobody(facts) or '; the next free worker takes it in its turn'}"
+def _released(about: Subject) -> str:
+    return f"every job that it waited for is complete: a worker queues it within seconds{_nobody(about)}"
 
 
-def _place(facts: Facts) -> str:
-    before = facts.hold["goes_first"]
-    if before == 0:
-        return "the first in the queue"
-    return f"{before} or more jobs before it" if before >= COUNTED else f"{counted(before, 'job')} before it"
+def _stored(about: Subject) -> str:
+    return "stored but not queued yet: the program that stored it sets its status to queued"
 
 
-def _nobody(facts: Facts) -> str:
-    """Why no worker will come for it; empty where one will."""
-    if facts.hold["active_servers"] == 0:
-        return f"; {NOBODY}"
-    if facts.held_here and facts.hold["active_here"]:
-        others = facts.hold["active_servers"] > facts.hold["active_here"]
-        left = "others take it in its turn" if others else "`convertq doctor` has the remedy"
-        return f"; this host claims nothing: {facts.held_here}; {left}"
-    return ""
-
-
-def _held(facts: Facts) -> str:
-    hold = facts.hold
-    since = facts.at(hold["opened_at"])
-    if hold["by_hand"]:
+def _paused(about: Subject) -> str:
+    queue, since = about.queue, about.at(about.queue["opened_at"])
+    if queue["by_hand"]:
         return f"held: the breaker was opened by hand at {since}; `convertq breaker close` lets jobs through"
-    if hold["breaker"] == "half_open":
+    if queue["breaker"] == "half_open":
         return f"held: the breaker is open since {since} and tries the gateway with one job now"
-    probe = f"at {facts.at(hold['probe_after'])}" if hold["probe_after"] else "soon"
+    probe = f"at {about.at(about.found.until)}" if about.found.until else "soon"
     return f"held: the breaker is open since {since}; the gateway is tried again {probe}"
 
 
-def _processing(facts: Facts) -> str:
-    job = facts.job
-    since = f", since {facts.at(job['last_attempt_at'])}" if job["last_attempt_at"] else ""
-    sentence = f"being converted by {job['leased_by']}, {facts.attempts}{since}"
-    if loss := _loss(facts):
-        return f"was {sentence}; {loss}, {_taken_back(facts)}"
-    if progress := job["progress"]:
-        sentence += f": {progress['step']}, {progress['percent']}%"
-    return f"{sentence}{_time_left(facts)}"
+def _parked(about: Subject) -> str:
+    return "parked: its retry_after is infinity, so no worker takes it until that is changed"
 
 
-def _time_left(facts: Facts) -> str:
-    began = facts.job["last_attempt_at"]
-    if not began:
-        return ""
-    ends = began + facts.gateway_timeout
-    if ends > facts.now:
-        return f"; the gateway has until {facts.at(ends)}"
-    at_last = ends + timedelta(seconds=STUCK_AFTER)
-    return f"; the gateway's time was over at {facts.at(ends)}: a worker that is stuck is ended at {facts.at(at_last)}"
+def _retrying(about: Subject) -> str:
+    due, reason = about.job["retry_after"], about.found.reason or "the reason is no longer recorded"
+    return f"waits for its retry at {about.at(due)}, {about.attempts}: {reason}{_nobody(about)}"
 
 
-def _loss(facts: Facts) -> str:
-    """How the job's worker was lost; empty while there is no sign of it."""
-    job, silent = facts.job, facts.hold["holder_silent"]
-    if job["lease_expires_at"] < facts.now:
-        return f"its lease ran out at {facts.at(job['lease_expires_at'])}"
-    if facts.hold["holder_status"] in ("stopped", "dead"):
-        return f"that server is {facts.hold['holder_status']}"
-    if silent is not None and silent > facts.heartbeat_timeout:
-        return f"that server was last heard {duration(silent)} ago"
+def _queued(about: Subject) -> str:
+    waited = duration(about.facts.now - (about.job["queued_at"] or about.job["created_at"]))
+    return f"queued for {waited}, {_position(about)}{_nobody(about) or '; the next free worker takes it in its turn'}"
+
+
+def _position(about: Subject) -> str:
+    before = about.queue["goes_first"]
+    if before == 0:
+        return "the first in the queue"
+    return f"{before} or more jobs before it" if before >= MOST_COUNTED_JOBS else f"{counted(before, 'job')} before it"
+
+
+def _nobody(about: Subject) -> str:
+    """Why no worker will claim it; empty where one will."""
+    facts, queue = about.facts, about.queue
+    if not facts.has_workers:
+        return f"; {NO_WORKER}"
+    if facts.paused_here and queue["active_here"]:
+        others = queue["active_servers"] > queue["active_here"]
+        left = "others take it in its turn" if others else "`convertq doctor` has the remedy"
+        return f"; this host claims nothing: {facts.paused_here}; {left}"
     return ""
 
 
-def _taken_back(facts: Facts) -> str:
-    if facts.hold["active_servers"] == 0:
-        return f"and {NOBODY}"
-    return "so any worker gives it back soon, and `convertq reclaim` at once"
+def _processing(about: Subject) -> str:
+    progress = about.job["progress"]
+    step = f": {progress['step']}, {progress['percent']}%" if progress else ""
+    return f"{_converted_by(about)}{step}{_time_left(about)}"
 
 
-def _complete(facts: Facts) -> str:
-    job = facts.job
-    done = f"complete since {facts.at(job['completed_at'])}"
-    if job["result_path"] is None:
-        return f"{done}, but its result has expired: submit the file again"
-    if not facts.has_result:
-        return f"{done}, but its result is not in this host's RESULTS_DIR: name the right one, or submit the file again"
-    kept = f", kept until {facts.at(job['expires_at'])}" if job["expires_at"] else ""
-    return f"{done}{kept}: `convertq result {job['id']}`"
+def _converted_by(about: Subject) -> str:
+    since = f", since {about.at(about.job['last_attempt_at'])}" if about.job["last_attempt_at"] else ""
+    return f"being converted by {about.job['leased_by']}, {about.attempts}{since}"
 
 
-def _failed(facts: Facts) -> str:
-    job = facts.job
-    why = f"{job['error_code']}: {job['error_message'] or 'no reason is recorded'}"
-    if job["error_code"] in (Code.NOT_PDF, Code.TOO_LARGE):
-        return f"refused: {why}; nothing of it is stored"
-    how = f"given up after {facts.attempts}" if job["dead_letter"] else f"failed in {facts.attempts}"
-    if not facts.has_source:
-        return f"{how}: {why}; its source is gone: submit the file again"
-    return f"{how}: {why}; `convertq retry {job['id']}` queues it again"
+def _time_left(about: Subject) -> str:
+    ends = about.found.until
+    if not ends:
+        return ""
+    if ends > about.facts.now:
+        return f"; the gateway has until {about.at(ends)}"
+    stuck_at = ends + timedelta(seconds=STUCK_AFTER_SECONDS)
+    return f"; the gateway's time was over at {about.at(ends)}: a worker that is stuck is ended at {about.at(stuck_at)}"
 
 
-SENTENCES = {
-    "uploaded": _uploaded,
-    "queued": _queued,
-    "processing": _processing,
-    "complete": _complete,
-    "failed": _failed,
+def _lost(about: Subject) -> str:
+    next_step = "so any worker requeues it soon, and so does `convertq reclaim`"
+    if not about.facts.has_workers:
+        next_step = f"and {NO_WORKER}"
+    return f"was {_converted_by(about)}; {_loss(about)}, {next_step}"
+
+
+def _loss(about: Subject) -> str:
+    match about.found.loss:
+        case Loss.LEASE_EXPIRED:
+            return f"its lease expired at {about.at(about.job['lease_expires_at'])}"
+        case Loss.SERVER_ENDED:
+            return f"that server is {about.queue['holder_status']}"
+    return f"that server's last heartbeat was {duration(about.queue['holder_silent'])} ago"
+
+
+def _complete(about: Subject) -> str:
+    return f"{_done(about)}{_kept(about)}: `convertq result {about.job['id']}`"
+
+
+def _done(about: Subject) -> str:
+    return f"complete since {about.at(about.job['completed_at'])}"
+
+
+def _kept(about: Subject) -> str:
+    expires_at = about.found.until
+    if not expires_at:
+        return ""
+    return ", kept without a limit" if is_never(expires_at) else f", kept until {about.at(expires_at)}"
+
+
+def _expired(about: Subject) -> str:
+    return f"{_done(about)}, but its result has expired: submit the file again"
+
+
+def _missing(about: Subject) -> str:
+    remedy = "name the right one, or submit the file again"
+    return f"{_done(about)}, but its result is not in this host's RESULTS_DIR: {remedy}"
+
+
+def _refused(about: Subject) -> str:
+    return f"refused: {_why(about)}; nothing of it is stored"
+
+
+def _failed(about: Subject) -> str:
+    return f"failed in {about.attempts}: {_why(about)}; {_after_failure(about)}"
+
+
+def _given_up(about: Subject) -> str:
+    return f"given up after {about.attempts}: {_why(about)}; {_after_failure(about)}"
+
+
+def _why(about: Subject) -> str:
+    return f"{about.found.error_code}: {about.found.reason or 'no reason is recorded'}"
+
+
+def _after_failure(about: Subject) -> str:
+    if about.found.can_retry:
+        return f"`convertq retry {about.job['id']}` queues it again"
+    needed: Sequence[Mapping[str, Any]] = about.facts.needed
+    return must_be_complete_first(needed) if about.facts.has_source else "its source is gone: submit the file again"
+
+
+SENTENCES: Mapping[State, Callable[[Subject], str]] = {
+    State.STORED: _stored,
+    State.BLOCKED: _blocked,
+    State.RELEASED: _released,
+    State.PAUSED: _paused,
+    State.PARKED: _parked,
+    State.RETRYING: _retrying,
+    State.QUEUED: _queued,
+    State.PROCESSING: _processing,
+    State.LOST: _lost,
+    State.COMPLETE: _complete,
+    State.EXPIRED: _expired,
+    State.MISSING: _missing,
+    State.REFUSED: _refused,
+    State.FAILED: _failed,
+    State.GIVEN_UP: _given_up,
 }
-
-
-def last_error(events: Sequence[Row]) -> str:
-    """Why the last attempt did not succeed; the row itself has it only once the job has failed."""
-    return last_in_meta(events, "error_message") or "the reason is no longer recorded"
-
-
-def last_in_meta(events: Sequence[Row], name: str) -> str | None:
-    return next((str(event["meta"][name]) for event in reversed(events) if event["meta"].get(name)), None)

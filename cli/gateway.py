@@ -51,10 +51,10 @@ Example:
 @click.option("--max-bytes", type=click.IntRange(1), default=52_428_800, show_default=True, help="Largest upload.")
 @click.option("--converters", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that convert.")
 @click.option("--time-limit", type=click.FloatRange(0.01), default=120, show_default=True, help="Seconds per document.")
-@click.option("--fault", multiple=True, callback=check_fault, help="Go wrong on purpose; may be repeated (see below).")
-@click.option("--allow-fault-header", is_flag=True, help="Let a request ask for a fault in its X-Fault header.")
+@click.option("--fault", multiple=True, callback=check_fault, help="Inject a fault; may be repeated (see below).")
+@click.option("--allow-fault-header", is_flag=True, help="Allow a request to name a fault in its X-Fault header.")
 def run(host: str, port: int, time_limit: float, fault: tuple[str, ...], **options: Any) -> None:
-    """Run the reference gateway until it is told to stop."""
+    """Run the reference gateway until SIGTERM."""
     refuse_without_libraries()
     from convertq.gateway.server import Gateway
 

@@ -9,11 +9,12 @@ from convertq.cli.colours import STATUSES as COLOURS
 from convertq.cli.colours import painted
 from convertq.cli.completion import complete_code
 from convertq.cli.context import NearChoice, json_option, open_database, print_json_lines
+from convertq.cli.formatting import duration, shown
 from convertq.cli.table import table, terminal_width
-from convertq.cli.words import duration, shown, size
-from convertq.worker.counters import STATUSES
-from convertq.worker.errors import Code
-from convertq.worker.job_list import find_jobs
+from convertq.queue import jobs
+from convertq.queue.errors import Code
+from convertq.queue.quantities import size
+from convertq.queue.status import JobStatus
 from psycopg.rows import DictRow
 
 HEADINGS = ("ID", "STATUS", "AGE", "TRIES", "PRIO", "SIZE", "OWNER", "FILE", "ERROR")
@@ -29,7 +30,7 @@ Example:
   convertq list --owner cli --limit 10 --json
 """,
 )
-@click.option("--status", type=NearChoice(STATUSES), help="Only jobs in this status.")
+@click.option("--status", type=NearChoice([status.value for status in JobStatus]), help="Only jobs in this status.")
 @click.option("--owner", help="Only jobs of this owner.")
 @click.option(
     "--code",
@@ -38,12 +39,14 @@ Example:
     shell_complete=complete_code,
     help="Only jobs that failed with this code, such as GW_5XX.",
 )
-@click.option("--limit", type=click.IntRange(1, 2**31 - 1), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 2**31 - 1), default=50, show_default=True, help="Show at most this many."
+)
 @json_option
-def list_jobs(as_json: bool, **asked: Any) -> None:
+def list_jobs(as_json: bool, **filters: Any) -> None:
     """List jobs, newest first."""
     with open_database() as database:
-        rows = find_jobs(database, **asked)
+        rows = jobs.list_jobs(database, **filters)
     if as_json:
         print_json_lines(rows)
         return

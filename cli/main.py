@@ -1,4 +1,4 @@
-"""The command `convertq`: finds the command that was typed, runs it, and turns every error into a line and a code."""
+"""The command `convertq`: runs the command that was typed, and turns every error into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from convertq.cli.exit_code import ExitCode, Stop, explain
 from convertq.cli.table import hang, terminal_width
 from convertq.cli.terminal import adapted, has_colours
 
-#: name -> where it is, and its line in the help; nothing is imported before it is used
+#: Where each command is, and its line in the help. A command is imported only when it is used.
 COMMANDS = {
     "worker": ("convertq.cli.worker:worker", "Run the worker pool (worker run)."),
     "web": ("convertq.cli.web:web", "Run the HTTP API and the pages (web run)."),
-    "submit": ("convertq.cli.submit:submit", "Submit PDF files; prints their job ids."),
+    "submit": ("convertq.cli.submit:submit", "Submit PDF files and print their job ids."),
     "wait": ("convertq.cli.wait:wait", "Wait until jobs are complete or failed."),
     "result": ("convertq.cli.result:result", "Write a job's XML to stdout or to a file."),
     "list": ("convertq.cli.list:list_jobs", "List jobs, newest first."),
     "show": ("convertq.cli.show:show", "Show everything about one job."),
     "retry": ("convertq.cli.retry:retry", "Queue failed jobs again, by id or in bulk."),
-    "reclaim": ("convertq.cli.reclaim:reclaim", "Give jobs of lost workers back to the queue."),
-    "stats": ("convertq.cli.stats:stats", "Show depth, throughput, errors and the gateway's times."),
-    "servers": ("convertq.cli.servers:servers", "List registered supervisors and what each does."),
-    "top": ("convertq.cli.top:top", "Watch the queue live in the terminal."),
+    "reclaim": ("convertq.cli.reclaim:reclaim", "Reclaim the jobs of lost workers."),
+    "stats": ("convertq.cli.stats:stats", "Show depth, throughput, errors and gateway times."),
+    "servers": ("convertq.cli.servers:servers", "List registered supervisors and their running jobs."),
+    "top": ("convertq.cli.top.command:top", "Watch the queue live in the terminal."),
     "breaker": ("convertq.cli.breaker:breaker", "Show, open or close the circuit breaker."),
-    "cleanup": ("convertq.cli.cleanup:cleanup", "Remove what retention no longer keeps."),
-    "doctor": ("convertq.cli.doctor:doctor", "Check the whole installation, with remedies."),
+    "cleanup": ("convertq.cli.cleanup:cleanup", "Remove expired files, events and jobs."),
+    "forget": ("convertq.cli.forget:forget", "Remove jobs at once, with all their rows and files."),
+    "doctor": ("convertq.cli.doctor:doctor", "Check the installation, with remedies."),
     "metrics": ("convertq.cli.metrics:metrics", "Print Prometheus metrics."),
     "config": ("convertq.cli.config:config", "Show the configuration in force."),
     "migrate": ("convertq.cli.migrate:migrate", "Create or update the database schema."),
     "completion": ("convertq.cli.completion:completion", "Print the completion script of a shell."),
     "gateway": ("convertq.cli.gateway:gateway", "Run the built-in reference gateway (gateway run)."),
-    "demo": ("convertq.cli.demo:demo", "Convert sample invoices here, with nothing to install."),
+    "demo": ("convertq.cli.demo:demo", "Convert sample invoices with an embedded PostgreSQL."),
 }
 
 
@@ -51,7 +52,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = COMMANDS[name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        command.short_help = COMMANDS[name][1]  # for the shell's completion, which would cut the first sentence
+        command.short_help = COMMANDS[name][1]  # the shell's completion would cut the first sentence of the long help
         return command
 
     def resolve_command(
@@ -91,21 +92,21 @@ def run(arguments: Sequence[str]) -> int:
         )
         sys.stdout.flush()
         return code if isinstance(code, int) else ExitCode.DONE
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where errors end
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - every error ends here
         if _has_debug(arguments) and not isinstance(error, (click.ClickException, click.Abort, Stop)):
             traceback.print_exception(error)
-        return _say(error)
+        return _report(error)
 
 
-def _say(error: BaseException) -> int:
-    from convertq.worker.journal import error_line
+def _report(error: BaseException) -> int:
+    from convertq.queue.log.journal import error_line
 
     code, lines = explain(error)
     with contextlib.suppress(OSError):
         for line in lines:
             for piece in hang(error_line(line), 2, terminal_width(sys.stderr)):
                 print(piece, file=sys.stderr)
-    if isinstance(error, BrokenPipeError):  # or the interpreter's last flush would complain
+    if isinstance(error, BrokenPipeError):  # or the interpreter would report its last flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -119,7 +120,7 @@ def _has_debug(arguments: Sequence[str]) -> bool:
 
 
 def _without_debug(arguments: Sequence[str]) -> list[str]:
-    """It may stand anywhere in the line, whichever command is typed."""
+    """`--debug` may stand anywhere in the line."""
     options = _options(arguments)
     return [word for word in options if word != "--debug"] + list(arguments[len(options) :])
 

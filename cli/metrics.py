@@ -23,16 +23,17 @@ Example:
     "--textfile",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PATH",
-    help="Write to this file instead, whole or not at all.",
+    help="Write to this file instead, in one step.",
 )
 def metrics(textfile: Path | None) -> None:
     """Print Prometheus metrics of the whole cluster, from the database."""
-    from convertq.worker.counters import fold_counters
-    from convertq.worker.metrics import metrics_text
+    from convertq.queue.counters import aggregate_counters
+    from convertq.queue.metrics import metrics_text
 
     with open_database() as database:
+        # A role that may only read gets the same numbers: metrics_text adds the events that are not aggregated.
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction):
-            fold_counters(database)  # who may only read is served as well: what is not folded is added
+            aggregate_counters(database)
         text = metrics_text(database, configuration())
     if textfile:
         replace_file(textfile, text)
@@ -41,7 +42,7 @@ def metrics(textfile: Path | None) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """A reader sees the old file or the new one; the temporary name does not end in .prom, so no collector takes it."""
+    """A reader sees the old file or the new one. The temporary name does not end in .prom, so no collector reads it."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as file:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 from uuid import UUID
 
 import click
 from convertq.cli.completion import complete_code
-from convertq.cli.context import FAILED_JOB_ID, NearChoice, complain, json_option, open_database, print_json, the_files
+from convertq.cli.context import FAILED_JOB_ID, NearChoice, complain, json_option, open_database, print_json, the_store
 from convertq.cli.exit_code import ExitCode
-from convertq.worker.db import Database
-from convertq.worker.errors import Code
-from convertq.worker.files import Files
-from convertq.worker.manual_retry import retry_job, retry_jobs
-from convertq.worker.submission import REFUSALS
+from convertq.queue.database.database import Database
+from convertq.queue.errors import Code
+from convertq.queue.jobs import find_failed_jobs
+from convertq.queue.manual_retry import (
+    WHY_SKIPPED,
+    Obstacle,
+    RetryRefusal,
+    explain_refused_retry,
+    must_be_complete_first,
+    retry_job,
+    retry_jobs,
+)
+from convertq.queue.store.protocol import Store
 
 
 @click.command(
@@ -45,15 +54,15 @@ def retry(
         raise click.UsageError("name job ids, or choose in bulk with --failed, --code, --dead or --owner")
     with open_database() as database:
         if in_bulk:
-            found = database.run("find_failed_jobs", error_code=code, owner=owner, dead_only=dead)
-            return retry_in_bulk(database, the_files(), [row["id"] for row in found], as_json)
-        return max(retry_one(database, the_files(), job_id, as_json) for job_id in dict.fromkeys(ids))
+            return retry_in_bulk(database, the_store(), find_failed_jobs(database, code, owner, dead=dead), as_json)
+        return max(retry_one(database, the_store(), job_id, as_json) for job_id in dict.fromkeys(ids))
 
 
-def retry_one(database: Database, files: Files, job_id: UUID, as_json: bool) -> ExitCode:
+def retry_one(database: Database, store: Store, job_id: UUID, as_json: bool) -> ExitCode:
     code, reason = ExitCode.DONE, None
-    if not retry_job(database, files, job_id):
-        code, reason = why_not(database, job_id)
+    if not retry_job(database, store, job_id):
+        refusal = explain_refused_retry(database, job_id)
+        code, reason = exit_code(refusal), in_words(refusal)
     if as_json:
         print_json({"id": job_id, "queued": reason is None, "reason": reason})
     elif reason is None:
@@ -63,22 +72,31 @@ def retry_one(database: Database, files: Files, job_id: UUID, as_json: bool) -> 
     return code
 
 
-def why_not(database: Database, job_id: UUID) -> tuple[ExitCode, str]:
-    rows = database.run("get_statuses", ids=[job_id])
-    if not rows:
-        return ExitCode.NO_SUCH_JOB, "no such job"
-    if rows[0]["status"] != "failed":
-        return ExitCode.NOT_IN_STATE, f"it is {rows[0]['status']}; only failed jobs are retried"
-    if rows[0]["error_code"] in REFUSALS:
-        return ExitCode.NOT_IN_STATE, f"it was refused ({rows[0]['error_code']}); nothing of it is stored"
-    return ExitCode.NOT_IN_STATE, "its source file is gone; submit the file again"
+def exit_code(refusal: RetryRefusal) -> ExitCode:
+    return ExitCode.NO_SUCH_JOB if refusal.obstacle is Obstacle.NO_SUCH_JOB else ExitCode.NOT_IN_STATE
 
 
-def retry_in_bulk(database: Database, files: Files, ids: Sequence[UUID], as_json: bool) -> ExitCode:
-    queued = retry_jobs(database, files, ids)
+def in_words(refusal: RetryRefusal) -> str:
+    match refusal.obstacle:
+        case Obstacle.NO_SUCH_JOB:
+            return "no such job"
+        case Obstacle.NOT_FAILED:
+            return f"it is {refusal.status}; only failed jobs are retried"
+        case Obstacle.FILE_REFUSED:
+            return f"it was refused ({refusal.error_code}); nothing of it is stored"
+        case Obstacle.WAITS_FOR_JOBS:
+            return must_be_complete_first(refusal.needed)
+        case Obstacle.NO_SOURCE:
+            return "its source file is gone; submit the file again"
+        case _:
+            assert_never(refusal.obstacle)
+
+
+def retry_in_bulk(database: Database, store: Store, ids: Sequence[UUID], as_json: bool) -> ExitCode:
+    queued = retry_jobs(database, store, ids)
     skipped = len(ids) - queued
     if as_json:
         print_json({"queued": queued, "skipped": skipped})
     else:
-        click.echo(f"{queued} queued" + (f", {skipped} skipped (source gone)" if skipped else ""))
+        click.echo(f"{queued} queued" + (f", {skipped} skipped ({WHY_SKIPPED})" if skipped else ""))
     return ExitCode.DONE

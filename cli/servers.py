@@ -1,10 +1,4 @@
-"""The command `convertq servers`: the registered supervisors and what each worker does.
-
-`--json` prints one object per server: `id`, `hostname`, `pid`, `version`, `environment`, `concurrency`, `status`
-(active, draining, stopped, dead; `unregistered` for one that holds a job but has no row), `started_at`,
-`last_heartbeat_at`, `stopped_at`, `up_seconds`, `heartbeat_seconds`, and `jobs`: a list of `slot`, `job_id`, `attempt`,
-`bytes`, `seconds`, `lease_seconds`, `step`, `percent`. With `--prune`: one object, `pruned` and `kept`.
-"""
+"""The command `convertq servers`: the registered supervisors and what each worker does."""
 
 from __future__ import annotations
 
@@ -14,12 +8,18 @@ from typing import Any
 import click
 from convertq.cli.colours import painted
 from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
+from convertq.cli.formatting import duration, shown
 from convertq.cli.table import hang, table, terminal_width
-from convertq.cli.words import counted, duration, shown
-from convertq.worker.stats import get_servers
+from convertq.queue.quantities import counted
+from convertq.queue.servers import ENDED, UNREGISTERED, ServerStatus, get_servers, prune_servers
 
 HEADINGS = ("SERVER", "STATUS", "BUSY", "UP", "BEAT", "VERSION", "LABEL")
-COLOURS = {"active": "green", "draining": "yellow", "dead": "red", "unregistered": "red"}
+COLOURS: dict[str, str] = {
+    ServerStatus.ACTIVE: "green",
+    ServerStatus.DRAINING: "yellow",
+    ServerStatus.DEAD: "red",
+    UNREGISTERED: "red",
+}
 
 
 @click.command(
@@ -29,15 +29,17 @@ Example:
   convertq servers --prune
 """
 )
-@click.option("--prune", is_flag=True, help="Remove those stopped or dead for over a minute that hold no job.")
+@click.option(
+    "--prune", is_flag=True, help="Remove servers that stopped or died over a minute ago and have no leased job."
+)
 @json_option
 def servers(prune: bool, as_json: bool) -> None:
-    """List registered supervisors and what each does."""
+    """List registered supervisors and their running jobs."""
     with open_database() as database:
-        pruned = database.run("prune_servers") if prune else []
+        pruned = prune_servers(database) if prune else 0
         found = get_servers(database, configuration())
     if prune:
-        say_pruned(len(pruned), found, as_json)
+        print_pruned(pruned, found, as_json)
     elif as_json:
         print_json_lines(found)
     else:
@@ -45,8 +47,8 @@ def servers(prune: bool, as_json: bool) -> None:
             click.echo(line)
 
 
-def say_pruned(pruned: int, left: list[dict[str, Any]], as_json: bool) -> None:
-    kept = sum(server["status"] in ("stopped", "dead") for server in left)
+def print_pruned(pruned: int, left: list[dict[str, Any]], as_json: bool) -> None:
+    kept = sum(server["status"] in ENDED for server in left)
     if as_json:
         print_json({"pruned": pruned, "kept": kept})
         return
@@ -88,5 +90,5 @@ def cells(server: dict[str, Any]) -> tuple[str, ...]:
 
 def doing(job: dict[str, Any]) -> str:
     progress = f", {job['step']} {job['percent']}%" if job["step"] else ""
-    late = ", its lease has run out" if job["lease_seconds"] < 0 else ""
+    late = ", its lease has expired" if job["lease_seconds"] < 0 else ""
     return f"{job['job_id']}  try {job['attempt']}, {duration(job['seconds'] or 0)}{progress}{late}"

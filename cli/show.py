@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import click
 from convertq.cli.colours import EVENTS, STATUSES, paint
-from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_files
-from convertq.cli.event_words import details
+from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_store
+from convertq.cli.event_details import details
 from convertq.cli.exit_code import ExitCode, Stop
-from convertq.cli.explain import COUNTED, Facts, explain_job
+from convertq.cli.explain import explain_job
+from convertq.cli.formatting import duration, far_timestamp, shown, timestamp
 from convertq.cli.table import GAP, hang, table, terminal_width
-from convertq.cli.words import duration, moment, shown, size
-from convertq.worker.config import Config
-from convertq.worker.db import Database
-from convertq.worker.files import is_regular
-from convertq.worker.hold import reason_to_hold
-from psycopg.rows import DictRow
+from convertq.queue.database.database import Database
+from convertq.queue.database.timestamps import ExtendedTimestamp, parse_timestamp
+from convertq.queue.facts import Facts, gather_facts
+from convertq.queue.quantities import size
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 LEFT_OUT = ("now", "progress", "waits_for", "id", "status")
@@ -38,7 +36,7 @@ Example:
 def show(job_id: UUID, as_json: bool) -> None:
     """Show everything about one job, with its events as a timeline."""
     with open_database() as database:
-        facts = gather(database, job_id)
+        facts = find_facts(database, job_id)
     if as_json:
         print_json({**facts.job, "explanation": explain_job(facts), "events": facts.events})
         return
@@ -46,34 +44,11 @@ def show(job_id: UUID, as_json: bool) -> None:
         click.echo(line)
 
 
-def gather(database: Database, job_id: UUID) -> Facts:
-    job = database.one("get_job", id=job_id)
-    if job is None:
+def find_facts(database: Database, job_id: UUID) -> Facts:
+    facts = gather_facts(database, configuration(), the_store(), job_id)
+    if facts is None:
         raise Stop(ExitCode.NO_SUCH_JOB, f"{job_id}: no such job")
-    files, config = the_files(), configuration()
-    return Facts(
-        job=job,
-        events=database.run("list_events", id=job_id),
-        hold=prospects(database, config, job_id),
-        needed=database.run("get_statuses", ids=job["waits_for"]) if job["waits_for"] else (),
-        max_attempts=config.retry_max_attempts,
-        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
-        gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
-        held_here=reason_to_hold(config),
-        has_source=is_regular(files.source(job_id)),
-        has_result=is_regular(files.result(job_id)),
-    )
-
-
-def prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
-    """A job is never deleted: one that was just read is still there."""
-    return database.run(
-        "get_prospects",
-        id=job_id,
-        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
-        hostname=socket.gethostname(),
-        at_most=COUNTED,
-    )[0]
+    return facts
 
 
 def page(facts: Facts) -> Iterator[str]:
@@ -81,7 +56,8 @@ def page(facts: Facts) -> Iterator[str]:
     yield f"job {facts.job['id']}: {click.style(status, fg=STATUSES.get(status), bold=True)}"
     yield from hang(shown(explain_job(facts)), 0, terminal_width())
     yield ""
-    known = [(name, value) for name, value in facts.job.items() if value is not None and name not in LEFT_OUT]
+    left_out = LEFT_OUT if facts.job["run"] > 1 else (*LEFT_OUT, "run")
+    known = [(name, value) for name, value in facts.job.items() if value is not None and name not in left_out]
     known += [("progress", in_words(facts.job["progress"], facts.now))] if facts.job["progress"] else []
     room = max(len(name) for name, _ in known)
     for name, value in known:
@@ -94,6 +70,8 @@ def page(facts: Facts) -> Iterator[str]:
 
 def written(name: str, value: Any, now: datetime) -> str:
     match value:
+        case ExtendedTimestamp():
+            return far_timestamp(value)
         case datetime():
             ago = now - value
             distance = f"{duration(ago)} ago" if ago.total_seconds() >= 0 else f"in {duration(-ago)}"
@@ -106,19 +84,19 @@ def written(name: str, value: Any, now: datetime) -> str:
 
 
 def in_words(progress: Mapping[str, Any], now: datetime) -> str:
-    """As JSON brings it: its time is text."""
+    """`progress` comes from JSON, so that its time is text."""
     done, total = progress["bytes_done"], progress["bytes_total"]
     parts = [f"{progress['step']} {progress['percent']}%", f"{size(done)} of {size(total)}" if done and total else ""]
-    ago = duration(now - datetime.fromisoformat(progress["updated_at"]))
+    ago = duration(now - parse_timestamp(progress["updated_at"]))
     return ", ".join(part for part in [*parts, progress["message"], f"{ago} ago"] if part)
 
 
 def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
-    """Each event with the time since the one before: where a job spent its life is seen at once."""
+    """Each event with the time since the one before, which shows where the job spent its time."""
     rows, before = [], None
     for event in events:
         since = f"+{duration(event['at'] - before)}" if before else ""
-        rows.append((moment(event["at"], now), since, event["event_type"], details(event["meta"], now)))
+        rows.append((timestamp(event["at"], now), since, event["event_type"], details(event["meta"], now)))
         before = event["at"]
     cells = list(hanging(rows, terminal_width()))
     heading, *lines = table(TIMELINE, cells)

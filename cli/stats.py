@@ -1,12 +1,4 @@
-"""The command `convertq stats`: the state of the whole queue on one screen.
-
-`--json` prints one object:
-`jobs` (by status), `oldest_queued_seconds` (null: nothing is queued), `completed_per_minute` (`1m`, `5m`, `60m`),
-`completed_60m`, `failed_60m`, `success_rate` (completed of those that ended within 60 minutes, 0 to 1; null: none did),
-`gateway_seconds` (`calls`, at most the last 1000, and their `p50`, `p95`, `p99`), `errors_24h` (jobs that failed, by
-code), `totals` (`created`, `completed`, `failed`, `retries`, of all time), `breaker` (as `convertq breaker --json`,
-without its failures), `servers` (by status, and `workers`: what the active ones are to run).
-"""
+"""The command `convertq stats`: the state of the whole queue on one screen."""
 
 from __future__ import annotations
 
@@ -17,9 +9,13 @@ import click
 from convertq.cli.breaker import summary
 from convertq.cli.colours import STATUSES as COLOURS
 from convertq.cli.context import configuration, json_option, open_database, print_json
-from convertq.cli.words import counted, duration, precise
+from convertq.cli.formatting import duration, precise
+from convertq.queue.quantities import counted
+from convertq.queue.servers import ServerStatus
+from convertq.queue.status import JobStatus
 
-ERRORS_A_LINE = 4
+ERRORS_PER_LINE = 4
+SHOWN_IF_ANY = (ServerStatus.DRAINING, ServerStatus.DEAD, ServerStatus.STOPPED)
 
 
 @click.command(
@@ -31,8 +27,8 @@ Example:
 )
 @json_option
 def stats(as_json: bool) -> None:
-    """Show depth, throughput, errors and the gateway's times."""
-    from convertq.worker.stats import get_stats
+    """Show depth, throughput, errors and gateway times."""
+    from convertq.queue.stats import get_stats
 
     with open_database() as database:
         found = get_stats(database, configuration())
@@ -58,7 +54,7 @@ def depth(found: dict[str, Any]) -> Iterator[str]:
     room = max(len(f"{number:,}") for number in found["jobs"].values())
     oldest = found["oldest_queued_seconds"]
     for status, number in found["jobs"].items():
-        aside = f"   oldest waits for {duration(oldest)}" if status == "queued" and oldest is not None else ""
+        aside = f"   oldest waits for {duration(oldest)}" if status == JobStatus.QUEUED and oldest is not None else ""
         text = f"{number:>{room},}"
         yield f"{status:<11} {click.style(text, fg=COLOURS[status]) if number and status in COLOURS else text}{aside}"
 
@@ -85,16 +81,16 @@ def errors(by_code: dict[str, int]) -> Iterator[str]:
         yield "errors      no job failed in 24h"
         return
     shown = [f"{code} {number:,}" for code, number in by_code.items()]
-    for at in range(0, len(shown), ERRORS_A_LINE):
-        line = click.style("   ".join(shown[at : at + ERRORS_A_LINE]), fg="red")
+    for at in range(0, len(shown), ERRORS_PER_LINE):
+        line = click.style("   ".join(shown[at : at + ERRORS_PER_LINE]), fg="red")
         yield f"            {line}" if at else f"errors      {line}   (failed in 24h)"
 
 
 def servers(by_status: dict[str, int]) -> str:
-    active = by_status["active"]
+    active = by_status[ServerStatus.ACTIVE]
     if not active:
         text = click.style("none active", fg="red")
     else:
         text = f"{active} active with {counted(by_status['workers'], 'worker')}"
-    others = [f"{by_status[status]} {status}" for status in ("draining", "dead", "stopped") if by_status[status]]
+    others = [f"{by_status[status]} {status}" for status in SHOWN_IF_ANY if by_status[status]]
     return ", ".join([text, *others])

@@ -14,19 +14,20 @@ from convertq.cli.context import (
     complain,
     configuration,
     json_option,
-    make_directories,
     open_database,
     print_json,
-    the_files,
+    the_store,
 )
 from convertq.cli.exit_code import ExitCode, Stop
+from convertq.cli.formatting import shown
 from convertq.cli.waiting import verdict, wait_for_jobs
-from convertq.cli.words import shown
-from convertq.worker.db import Database
-from convertq.worker.errors import Code
-from convertq.worker.submission import How, Order, Submission, Submitter
+from convertq.queue.database.database import Database
+from convertq.queue.errors import Code
+from convertq.queue.jobs import find_missing_jobs
+from convertq.queue.mapping import MappingNotAllowed, choose_mapping
+from convertq.queue.status import JobStatus
+from convertq.queue.submission import Submission, SubmissionOptions, SubmissionResult, Submitter
 
-USUAL_MAPPING = "pt_simon_invoice_v1"
 INT4 = click.IntRange(-(2**31), 2**31 - 1)
 
 
@@ -42,63 +43,71 @@ Example:
 @click.option(
     "--mapping",
     shell_complete=complete_mapping,
-    help=f"How to convert: one of MAPPINGS_ALLOWED ({USUAL_MAPPING} if it is there).",
+    help="The conversion: one of MAPPINGS_ALLOWED. Default: pt_simon_invoice_v1 if it is allowed, else the first.",
 )
-@click.option("--owner", default="cli", show_default=True, help="Whose jobs they are; the same file joins per owner.")
-@click.option("--priority", type=INT4, default=0, show_default=True, help="Higher is converted first.")
+@click.option(
+    "--owner",
+    default="cli",
+    show_default=True,
+    help="The owner of the jobs; the same file of the same owner joins its job.",
+)
+@click.option(
+    "--priority", type=INT4, default=0, show_default=True, help="Jobs with a higher priority are converted first."
+)
 @click.option("--pretty/--no-pretty", default=True, show_default=True, help="Indent the XML.")
-@click.option("--after", type=JOB_ID, multiple=True, help="Only when this job is complete; may be repeated.")
+@click.option("--after", type=JOB_ID, multiple=True, help="Wait until this job is complete; may be repeated.")
 @click.option("--wait", "waits", is_flag=True, help="Wait for the results; exit 1 if any failed.")
 @json_option
-def submit(paths: Sequence[Path], mapping: str | None, waits: bool, as_json: bool, **asked: Any) -> ExitCode:
-    """Submit PDF files; prints their job ids, one a line."""
-    order = Order(mapping=allowed_mapping(mapping), **asked)
-    make_directories()
+def submit(paths: Sequence[Path], mapping: str | None, waits: bool, as_json: bool, **options: Any) -> ExitCode:
+    """Submit PDF files and print their job ids, one per line."""
+    wanted = SubmissionOptions(mapping=allowed_mapping(mapping), **options)
+    the_store().make_ready()
     with open_database() as database:
-        refuse_unknown(database, order.after)
-        submitter = Submitter(database, the_files(), configuration())
-        found = [(path, submit_one(submitter, path, order, quiet=as_json)) for path in paths]
-        ids = list(dict.fromkeys(done.id for _, done in found if done.id and done.how is not How.REFUSED))
+        refuse_unknown(database, wanted.after)
+        submitter = Submitter(database, the_store(), configuration())
+        found = [(path, submit_one(submitter, path, wanted, quiet=as_json)) for path in paths]
+        ids = list(dict.fromkeys(done.id for _, done in found if done.id and done.how is not SubmissionResult.REFUSED))
         rows = {} if not waits or not ids else wait_for_jobs(database, ids)
     if as_json:
         for path, done in found:
             print_json(as_document(path, done, rows))
     else:
         complain_of_failed(rows)
-    any_refused = any(done.how is How.REFUSED for _, done in found)
-    return ExitCode.FAILED if any_refused else verdict(list(rows.values()))
+    codes = [_exit_code(done) for _, done in found]
+    return max([*codes, verdict(list(rows.values()))])
+
+
+def _exit_code(done: Submission) -> ExitCode:
+    if done.how is not SubmissionResult.REFUSED:
+        return ExitCode.DONE
+    return ExitCode.NOT_IN_STATE if done.code is Code.NOT_READY else ExitCode.FAILED
 
 
 def allowed_mapping(mapping: str | None) -> str:
-    allowed = configuration().mappings_allowed
-    if mapping is None:
-        return USUAL_MAPPING if USUAL_MAPPING in allowed else allowed[0]
-    if mapping not in allowed:
-        raise click.BadParameter(
-            f"{mapping!r} is not allowed here; allowed: {', '.join(allowed)}", param_hint="--mapping"
-        )
-    return mapping
+    try:
+        return choose_mapping(configuration(), mapping)
+    except MappingNotAllowed as refusal:
+        raise click.BadParameter(f"{mapping!r} is not allowed here; {refusal}", param_hint="--mapping") from None
 
 
 def refuse_unknown(database: Database, ids: Sequence[UUID]) -> None:
-    known = {row["id"] for row in database.run("get_statuses", ids=list(ids))} if ids else set()
-    if missing := [str(job_id) for job_id in ids if job_id not in known]:
-        raise Stop(ExitCode.NO_SUCH_JOB, f"no such job: {', '.join(missing)} (nothing was submitted)")
+    if missing := find_missing_jobs(database, ids):
+        raise Stop(ExitCode.NO_SUCH_JOB, f"no such job: {', '.join(map(str, missing))} (nothing was submitted)")
 
 
-def submit_one(submitter: Submitter, path: Path, order: Order, *, quiet: bool) -> Submission:
+def submit_one(submitter: Submitter, path: Path, options: SubmissionOptions, *, quiet: bool) -> Submission:
     try:
-        done = submitter.submit_file(path, order)
+        done = submitter.submit_file(path, options)
     except OSError as error:
         reason = error.strerror or str(error)
-        done = Submission(None, How.REFUSED, Code.IO_ERROR, reason[:1].lower() + reason[1:])
+        done = Submission(None, SubmissionResult.REFUSED, Code.IO_ERROR, reason[:1].lower() + reason[1:])
     if not quiet:
-        tell(path, done)
+        print_submission(path, done)
     return done
 
 
-def tell(path: Path, done: Submission) -> None:
-    if done.how is not How.REFUSED:
+def print_submission(path: Path, done: Submission) -> None:
+    if done.how is not SubmissionResult.REFUSED:
         click.echo(str(done.id))
         return
     job = f" (job {done.id})" if done.id else ""
@@ -107,7 +116,7 @@ def tell(path: Path, done: Submission) -> None:
 
 def complain_of_failed(rows: dict[UUID, dict[str, Any]]) -> None:
     for job_id, row in rows.items():
-        if row["status"] == "failed":
+        if row["status"] == JobStatus.FAILED:
             complain(f"{job_id}: failed: {row['error_code']}: {row['error_message']}")
 
 

@@ -1,4 +1,4 @@
-"""Aligned columns that never wrap: on a terminal the widest ones that may be are cut, in a pipe nothing is."""
+"""Aligned columns that never wrap: on a terminal, the widest elastic columns are cut; in a pipe, none is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NARROWEST, READABLE = 6, 16
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
-    """Of stdout unless another is named. None: not a terminal, so there is no edge."""
+    """Columns of stdout, or of the given stream; None where it is not a terminal."""
     if stream is None:
         return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return (os.get_terminal_size(stream.fileno()).columns or 80) if stream.isatty() else None
@@ -44,7 +44,7 @@ def table(
 def _kept(
     headings: Sequence[str], widths: Sequence[int], elastic: Collection[str], optional: Sequence[str], width: int
 ) -> list[int]:
-    """Where the columns are that stay, so that the elastic ones can still be read."""
+    """The indexes of the columns that stay, so that the elastic ones remain readable."""
     wanted = {
         heading: min(room, READABLE) if heading in elastic else room
         for heading, room in zip(headings, widths, strict=True)
@@ -86,11 +86,11 @@ def cut(text: str, room: int) -> str:
 
 
 def hang(text: str, indent: int, width: int | None) -> Iterator[str]:
-    """Lines of at most `width`, those after the first indented; what has no gap in it is broken anywhere."""
+    """Lines of at most `width` columns, those after the first indented. A word that is too long is split."""
     if width is None or columns(text) <= width - indent:
         yield text
         return
-    room = max(20, width - indent) // (1 if text.isascii() else 2)  # textwrap counts letters, and some take two cells
+    room = max(20, width - indent) // (1 if text.isascii() else 2)  # textwrap counts characters; some take two cells
     first, *rest = textwrap.wrap(text, room, break_on_hyphens=False)
     yield first
     yield from (" " * indent + line for line in rest)

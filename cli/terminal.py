@@ -1,4 +1,4 @@
-"""What the terminal can do: colours, and letters beyond ASCII. What it cannot is not sent to it."""
+"""What the terminal supports: colours, and characters beyond ASCII. Nothing else is sent to it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import io
 import os
 import sys
 
-from convertq.cli.top_graph import in_ascii, knows_unicode
+from convertq.cli.top.graph import in_ascii, knows_unicode
 
 
 def has_colours() -> bool:
-    """As NO_COLOR and terminfo say; a terminal that terminfo does not know is taken to have them."""
+    """According to NO_COLOR and terminfo; a terminal that terminfo does not know is assumed to have them."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return False
     try:
@@ -25,14 +25,14 @@ def has_colours() -> bool:
 
 
 class AsciiWriter(io.TextIOWrapper):
-    """Not an encoding of ASCII: click takes that for a mistake, and writes UTF-8 all the same."""
+    """It replaces characters itself: click considers an ASCII encoding a mistake, and would write UTF-8."""
 
     def write(self, text: str) -> int:
         return super().write(in_ascii(text))
 
 
 def adapted(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A name must not end a command; and a terminal whose locale is C gets ASCII, as wide as the text was."""
+    """A file name that cannot be encoded must not end a command. A terminal with the locale C gets ASCII."""
     stream.reconfigure(errors="backslashreplace")
     if stream.isatty() and not knows_unicode(stream.encoding, os.environ):
         return AsciiWriter(stream.buffer, stream.encoding, "backslashreplace", line_buffering=True)

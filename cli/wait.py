@@ -11,9 +11,12 @@ import click
 from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json
 from convertq.cli.exit_code import ExitCode
 from convertq.cli.explain import explain_job
-from convertq.cli.show import gather
-from convertq.cli.waiting import TERMINAL, verdict, wait_for_jobs
-from convertq.cli.words import counted, shown
+from convertq.cli.formatting import shown
+from convertq.cli.show import find_facts
+from convertq.cli.waiting import verdict, wait_for_jobs
+from convertq.queue.quantities import counted
+from convertq.queue.status import JobStatus
+from convertq.queue.wait import has_ended
 
 
 @click.command(
@@ -24,20 +27,22 @@ Example:
 """
 )
 @click.argument("ids", metavar="ID...", nargs=-1, required=True, type=JOB_ID)
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Give up after so long, with exit code 1.")
+@click.option(
+    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Give up after this time, with exit code 1."
+)
 @json_option
 def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
     """Wait until jobs are complete or failed."""
     wanted = list(dict.fromkeys(ids))
-    # with a bar on the screen the lines come after it
+    # With a progress bar on the terminal, the lines come after it.
     at_once = not sys.stderr.isatty()
     with open_database() as database:
-        rows = wait_for_jobs(database, wanted, timeout, lambda row: tell(row, as_json) if at_once else None)
-        late = [row["id"] for row in rows.values() if row["status"] not in TERMINAL]
-        reasons = {job_id: explain_job(gather(database, job_id)) for job_id in late}
+        rows = wait_for_jobs(database, wanted, timeout, lambda row: print_row(row, as_json) if at_once else None)
+        late = [row["id"] for row in rows.values() if not has_ended(row)]
+        reasons = {job_id: explain_job(find_facts(database, job_id)) for job_id in late}
     for row in rows.values():
-        if not at_once or row["status"] not in TERMINAL:
-            tell(row, as_json)
+        if not at_once or not has_ended(row):
+            print_row(row, as_json)
     for job_id, reason in reasons.items():
         complain(f"{job_id}: {shown(reason)}")
     if reasons:
@@ -45,12 +50,12 @@ def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
     return max(verdict(list(rows.values())), complain_of_unknown(wanted, rows))
 
 
-def tell(row: dict[str, Any], as_json: bool) -> None:
+def print_row(row: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json({name: row[name] for name in ("id", "status", "error_code", "error_message")})
         return
     click.echo(f"{row['id']} {row['status']}")
-    if row["status"] == "failed":
+    if row["status"] == JobStatus.FAILED:
         complain(f"{row['id']}: {row['error_code']}: {row['error_message']}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,13 +12,14 @@ import click
 from convertq.cli.context import configuration
 from convertq.cli.exit_code import ExitCode
 from convertq.cli.table import columns, cut, terminal_width
-from convertq.worker.db import Database
+from convertq.queue.database.database import Database
+from convertq.queue.queue_state import get_queue_state
+from convertq.queue.status import JobStatus
+from convertq.queue.wait import has_ended, poll_statuses
 
-TERMINAL = frozenset({"complete", "failed"})
-POLL_FIRST, POLL_MOST = 0.2, 1.0  # s
-BAR = 20  # columns
-#: a job that is `uploaded` waits for others; `submit` never leaves it so for another reason
-WORDS = {"uploaded": "waiting for others"}
+BAR_COLUMNS = 20
+#: A job that is `uploaded` waits for others; `submit` never leaves it so for another reason.
+WORDS = {JobStatus.UPLOADED: "waiting for others"}
 Row = dict[str, Any]
 Listener = Callable[[Row], None]
 
@@ -27,39 +27,27 @@ Listener = Callable[[Row], None]
 def wait_for_jobs(
     database: Database, ids: Sequence[UUID], timeout: float | None = None, ended: Listener = lambda row: None
 ) -> dict[UUID, Row]:
-    """The last row of each job that exists, when all have ended or the time is over; each end is told once."""
-    deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+    """The last row of each job that exists, when all have ended or the time is over; each end is reported once."""
     rows: dict[UUID, Row] = {}
-    told: set[UUID] = set()
-    pause = POLL_FIRST
+    reported: set[UUID] = set()
     with Bar(len(ids)) as bar:
-        while True:
-            rows = {row["id"]: row for row in database.run("get_statuses", ids=list(ids))}
-            news = [row for job_id, row in rows.items() if row["status"] in TERMINAL and job_id not in told]
-            for row in news:
-                ended(row)
-                told.add(row["id"])
-            bar.show(rows, breaker_of(database) if bar.is_seen else "closed")
-            left = deadline - time.monotonic()
-            if all(row["status"] in TERMINAL for row in rows.values()) or left <= 0:
-                return rows
-            pause = POLL_FIRST if news else min(POLL_MOST, pause * 1.5)
-            time.sleep(min(pause, left))
-
-
-def breaker_of(database: Database) -> str:
-    hold = database.run("get_hold", heartbeat_timeout=configuration().worker_heartbeat_timeout_sec)[0]
-    return str(hold["breaker"])
+        for rows in poll_statuses(database, ids, timeout):
+            for row in rows.values():
+                if has_ended(row) and row["id"] not in reported:
+                    ended(row)
+                    reported.add(row["id"])
+            bar.show(rows, get_queue_state(database, configuration())["breaker"] if bar.is_seen else "closed")
+    return rows
 
 
 def verdict(rows: Sequence[Row]) -> ExitCode:
-    return ExitCode.DONE if all(row["status"] == "complete" for row in rows) else ExitCode.FAILED
+    return ExitCode.DONE if all(row["status"] == JobStatus.COMPLETE for row in rows) else ExitCode.FAILED
 
 
 class Bar:
-    """On stderr, which leaves stdout to the ids; nothing at all where that is no terminal.
+    """A progress bar on stderr, which leaves stdout to the ids. Nothing is drawn where stderr is not a terminal.
 
-    Drawn by hand with nothing but a carriage return, which every terminal knows.
+    It needs nothing but a carriage return, which every terminal knows.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -74,10 +62,10 @@ class Bar:
             click.echo(err=True)
 
     def show(self, rows: dict[UUID, Row], breaker: str) -> None:
-        """A new attempt begins anew, and a bar goes forward only."""
+        """The bar only moves forward, also when a new attempt starts from zero."""
         if not self.is_seen:
             return
-        done = sum(100 if row["status"] in TERMINAL else row["percent"] or 0 for row in rows.values())
+        done = sum(100 if has_ended(row) else row["percent"] or 0 for row in rows.values())
         self._done = max(self._done, done)
         room = (terminal_width(sys.stderr) or 80) - 1  # in the last column some terminals go to the next line
         line = cut(f"{bar(self._done, self._whole)}  {what_they_do(list(rows.values()), breaker)}", room)
@@ -85,14 +73,14 @@ class Bar:
 
 
 def bar(done: int, whole: int) -> str:
-    return f"  [{'#' * (BAR * done // whole):-<{BAR}}] {100 * done // whole:>3}%"
+    return f"  [{'#' * (BAR_COLUMNS * done // whole):-<{BAR_COLUMNS}}] {100 * done // whole:>3}%"
 
 
 def what_they_do(rows: Sequence[Row], breaker: str) -> str:
     """`1 of 4: 2 converting, 1 queued, breaker open`."""
-    ended = sum(row["status"] in TERMINAL for row in rows)
-    doing = Counter(row["step"] or row["status"] for row in rows if row["status"] not in TERMINAL)
+    ended = sum(map(has_ended, rows))
+    doing = Counter(row["step"] or row["status"] for row in rows if not has_ended(row))
     words = [f"{number} {WORDS.get(what, what)}" for what, number in doing.items()]
-    if "queued" in doing and breaker != "closed":
+    if JobStatus.QUEUED in doing and breaker != "closed":
         words.append("breaker open")
     return f"{ended} of {len(rows)}{': ' if words else ''}{', '.join(words)}"

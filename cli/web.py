@@ -7,9 +7,15 @@ import os
 from dataclasses import replace
 
 import click
-from convertq.cli.context import configuration, make_directories
+from convertq.cli.context import configuration, the_store
 
-NEEDED = {"flask": "flask", "gunicorn": "gunicorn", "multipart": "multipart", "psycopg_pool": "psycopg-pool"}
+NEEDED = {
+    "flask": "flask",
+    "gevent": "gevent",
+    "gunicorn": "gunicorn",
+    "multipart": "multipart",
+    "psycopg_pool": "psycopg-pool",
+}
 
 
 @click.group()
@@ -30,11 +36,14 @@ Example:
 def run(host: str | None, port: int | None, processes: int | None) -> None:
     """Run the HTTP API and the pages until SIGTERM."""
     refuse_without_libraries()
+    from convertq.web.gevent_setup import patch_for_gevent
+
+    patch_for_gevent()
     config = configuration()
     config = replace(config, web_host=host or config.web_host, web_processes=processes or config.web_processes)
-    make_directories()
+    the_store().make_ready()
+    from convertq.queue.log.lines import set_up_logging
     from convertq.web.server import is_activated, listen, serve
-    from convertq.worker.log import set_up_logging
 
     set_up_logging(config)
     if is_activated():
@@ -50,7 +59,7 @@ def run(host: str | None, port: int | None, processes: int | None) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Without the address, which Python adds to it; the name of an unknown host has no errno."""
+    """The message without the address that Python adds to it. The error for an unknown host has no errno."""
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else error.strerror or str(error)).lower()
 

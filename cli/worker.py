@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 import click
-from convertq.cli.context import configuration, make_directories
+from convertq.cli.context import configuration, the_store
 
 
 @click.group()
@@ -18,7 +18,7 @@ def worker() -> None:
 @worker.command(
     epilog="""\b
 Example:
-  DATABASE_URL=postgresql://user:password@host/database GATEWAY_URL=http://host:8002 convertq worker run
+  convertq worker run
   convertq worker run --concurrency 8
 """
 )
@@ -28,10 +28,10 @@ def run(concurrency: int | None) -> None:
     config = configuration(needs_gateway=True)
     if concurrency:
         config = replace(config, worker_concurrency=concurrency)
-    make_directories()
-    from convertq.worker.log import set_up_logging
-    from convertq.worker.supervisor import Supervisor
+    the_store().make_ready()
+    from convertq.queue.log.lines import set_up_logging
+    from convertq.worker.supervisor.supervisor import Supervisor
 
     set_up_logging(config)
-    faulthandler.enable()  # SIGABRT is how a watchdog ends a process: it says where it hung
+    faulthandler.enable()  # systemd's watchdog sends SIGABRT: the traceback shows where the process hung
     sys.exit(Supervisor(config).run())

@@ -1,4 +1,4 @@
-"""What the gateway says to one request: an answer, or a refusal that becomes one."""
+"""The answer to one request: a document, or a refusal."""
 
 from __future__ import annotations
 

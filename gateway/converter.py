@@ -1,6 +1,6 @@
 """The process that converts: one job a line on stdin, one outcome a line on stdout.
 
-It lives apart from the server because a hostile PDF may crash pdfium or keep it busy for ever, and because
+It lives apart from the server because a hostile PDF may crash pdfium or keep it busy forever, and because
 pdfium must not be used by two threads at once.
 """
 
@@ -17,7 +17,7 @@ from convertq.gateway.answer import Refusal
 from convertq.gateway.convert import json_to_tree, pdf_to_tree, write_tree
 from convertq.gateway.mapping import load_mapping
 
-MEMORY_LIMIT = 2 * 1024**3  # address space, of which an idle converter maps about a tenth
+MEMORY_LIMIT_BYTES = 2 * 1024**3  # address space, of which an idle converter maps about a tenth
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Left to its default action, SIGALRM ends the process even inside pdfium.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:  # ends with the server, whose end of the pipe closes in any kind of death
         job = json.loads(line)

@@ -46,8 +46,8 @@ class ConverterPool:
             raise Refusal(503, "all converters are busy", Retry_After="5")
         try:
             converter = self.take()
-            outcome = self.ask(converter, job)
-            self.give_back(converter)
+            outcome = self.request(converter, job)
+            self.release(converter)
         finally:
             self.free.release()
         if outcome["status"] != 200:
@@ -68,7 +68,7 @@ class ConverterPool:
             self.alive.add(converter)
             return converter
 
-    def ask(self, converter: subprocess.Popen[str], job: Job) -> dict[str, Any]:
+    def request(self, converter: subprocess.Popen[str], job: Job) -> dict[str, Any]:
         assert converter.stdin
         assert converter.stdout
         line = ""
@@ -79,7 +79,7 @@ class ConverterPool:
         except BrokenPipeError:
             logger.warning("a converter died before it read its job")
         if not line.endswith("\n"):
-            self.bury(converter)
+            self.reap(converter)
             raise self.cause_of_death(converter.returncode)
         outcome: dict[str, Any] = json.loads(line)
         return outcome
@@ -92,12 +92,12 @@ class ConverterPool:
             return Refusal(422, "the document crashed the converter")
         return Refusal(500, "the converter ended unexpectedly")
 
-    def give_back(self, converter: subprocess.Popen[str]) -> None:
+    def release(self, converter: subprocess.Popen[str]) -> None:
         with self.lock:
             if not self.closed:
                 self.idle.append(converter)
 
-    def bury(self, converter: subprocess.Popen[str]) -> None:
+    def reap(self, converter: subprocess.Popen[str]) -> None:
         converter.kill()
         converter.wait()
         with self.lock:
@@ -117,4 +117,4 @@ class ConverterPool:
             converter.kill()
             converter.wait()
         for converter in idle:
-            self.bury(converter)
+            self.reap(converter)

@@ -17,7 +17,7 @@ from convertq.gateway.converter_pool import Job
 from convertq.gateway.faults import Fault
 from convertq.gateway.mapping import mapping_names
 from convertq.gateway.request_body import RequestBody
-from convertq.gateway.upload import FORM_OVERHEAD, Upload, receive_form, receive_json
+from convertq.gateway.upload import FORM_OVERHEAD_BYTES, Upload, receive_form, receive_json
 
 if TYPE_CHECKING:
     from convertq.gateway.server import GatewayServer
@@ -73,17 +73,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def receive(self, media: str, target: Path) -> Upload:
         limit = self.server.max_bytes
-        whole = limit if media == JSON else limit + FORM_OVERHEAD
-        self.body = RequestBody(self.rfile, self.headers, whole, self.say_continue)
+        whole = limit if media == JSON else limit + FORM_OVERHEAD_BYTES
+        self.body = RequestBody(self.rfile, self.headers, whole, self.send_continue)
         if media == JSON:
             options = dict(parse_qsl(urlsplit(self.path).query))
             return receive_json(self.body, options, target, limit)
         return receive_form(self.body, self.headers["Content-Type"], target, limit)
 
     def struck_by(self, upload: Upload) -> list[Fault]:
-        asked = self.headers.get("X-Fault", "") if self.server.allow_fault_header else ""
+        requested = self.headers.get("X-Fault", "") if self.server.allow_fault_header else ""
         try:
-            return self.server.faults.for_request(self.correlation_id, upload.sha256, asked)
+            return self.server.faults.for_request(self.correlation_id, upload.sha256, requested)
         except ValueError as error:
             raise Refusal(400, str(error)) from error
 
@@ -153,10 +153,10 @@ class Handler(BaseHTTPRequestHandler):
         return str(self.headers.get("X-Correlation-ID", ""))
 
     def handle_expect_100(self) -> bool:
-        self.expects_continue = True  # said when the body is wanted, not before the headers are judged
+        self.expects_continue = True  # sent when the body is wanted, not before the headers are checked
         return True
 
-    def say_continue(self) -> None:
+    def send_continue(self) -> None:
         if self.expects_continue:
             super().handle_expect_100()
 

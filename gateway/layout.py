@@ -58,7 +58,7 @@ class Row:
 
 
 def rows_of(page: int, lines: Iterable[Line]) -> list[Row]:
-    """Words are sorted by place because a PDF may draw them in any order, e.g. column by column."""
+    """Words are sorted by position because a PDF may draw them in any order, e.g. column by column."""
     words = sorted((word for line in lines for word in line.words), key=lambda word: -word.middle)
     groups: list[list[Word]] = []
     for word in words:

@@ -8,11 +8,11 @@ from io import BufferedIOBase
 
 from convertq.gateway.answer import Refusal
 
-CHUNK_LINE_LIMIT = 1024
+CHUNK_LINE_LIMIT_BYTES = 1024
 
 
 class RequestBody:
-    """`finished` says whether the connection stands at the next request."""
+    """`finished` says whether the whole body was read, so that the next request can follow."""
 
     def __init__(
         self, stream: BufferedIOBase, headers: Message, limit: int, before_reading: Callable[[], None]
@@ -54,7 +54,7 @@ class RequestBody:
 
     def line(self) -> bytes:
         try:
-            line = self.stream.readline(CHUNK_LINE_LIMIT)
+            line = self.stream.readline(CHUNK_LINE_LIMIT_BYTES)
         except TimeoutError as error:
             raise Refusal(408, "the request body did not arrive in time") from error
         if not line.endswith(b"\n"):

@@ -20,11 +20,10 @@ from convertq.gateway.handler import Handler
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_PORT = 8002
 DEFAULT_MAX_BYTES = 52_428_800
 DEFAULT_CONVERTERS = 4
 DEFAULT_SECONDS = 120.0
-STOP_GRACE = 5.0
+STOP_GRACE_SECONDS = 5.0
 RESETTING = 1  # the first number of SO_LINGER, set by delivery.reset
 
 
@@ -114,12 +113,12 @@ class Gateway:
         self.thread.start()
 
     def stop(self) -> None:
-        """Requests in hand get a few seconds to finish; then everything ends."""
+        """Running requests get a few seconds to finish; then everything ends."""
         self.server.stopping.set()
         self.server.shutdown()
         self.server.server_close()
         with self.server.idle:
-            self.server.idle.wait_for(lambda: self.server.working == 0, STOP_GRACE)
+            self.server.idle.wait_for(lambda: self.server.working == 0, STOP_GRACE_SECONDS)
         self.server.pool.close()
         for connection in list(self.server.connections):
             with suppress(OSError):

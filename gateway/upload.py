@@ -18,9 +18,9 @@ from multipart import (  # type: ignore[import-untyped]
 )
 
 DEFAULT_MAPPING = "pt_simon_invoice_v1"
-FORM_OVERHEAD = 64 * 1024  # boundaries, headers and small fields around the largest allowed file
-FIELD_LIMIT = 1024
-PDF_MARK_WITHIN = 1024
+FORM_OVERHEAD_BYTES = 64 * 1024  # boundaries, headers and small fields around the largest allowed file
+FIELD_LIMIT_BYTES = 1024
+PDF_MARK_WITHIN_BYTES = 1024
 PIECE = 64 * 1024
 
 
@@ -40,14 +40,14 @@ class Spool:
         self.hash = hashlib.sha256()
         self.limit = limit
         self.size = 0
-        self.head = b""
+        self.beginning = b""
 
     def write(self, data: bytes | bytearray) -> None:
         self.size += len(data)
         if self.size > self.limit:
             raise too_large(self.limit)
-        if len(self.head) < PDF_MARK_WITHIN:
-            self.head = (self.head + data)[:PDF_MARK_WITHIN]
+        if len(self.beginning) < PDF_MARK_WITHIN_BYTES:
+            self.beginning = (self.beginning + data)[:PDF_MARK_WITHIN_BYTES]
         self.hash.update(data)
         self.file.write(data)
 
@@ -59,7 +59,7 @@ def receive_form(body: RequestBody, content_type: str, target: Path, max_bytes: 
         fields = read_form(body, content_type, spool)
     if "file" not in fields:
         raise Refusal(400, "the form has no part named file")
-    if b"%PDF-" not in spool.head:
+    if b"%PDF-" not in spool.beginning:
         raise Refusal(415, "the file is not a PDF")
     return checked("pdf", spool, fields)
 
@@ -88,7 +88,7 @@ def read_form(body: RequestBody, content_type: str, spool: Spool) -> dict[str, s
             spool.write(event)
         elif name is not None:
             fields[name] += event
-            if len(fields[name]) > FIELD_LIMIT:
+            if len(fields[name]) > FIELD_LIMIT_BYTES:
                 raise Refusal(400, f"the form field {name[:50]!r} is too long")
     return {name: bytes(value).decode("utf-8", "replace") for name, value in fields.items()}
 

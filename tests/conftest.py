@@ -1,4 +1,4 @@
-"""Owns the fixtures: each test has its own database, directories and gateway, and leaves no process."""
+"""The fixtures: each test has its own database, directories and gateway, and leaves no process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker import db, migrations
-from convertq.worker.database_url import parse_database_url
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.database import connection as db
+from convertq.queue.database import migrations
+from convertq.queue.database.url import parse_database_url
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
@@ -31,7 +32,7 @@ Convertq = Callable[..., Process]
 Supervisor = Callable[..., Process]
 Web = Callable[..., Site]
 
-#: Quick enough for tests, patient enough for a busy machine.
+#: Short enough for tests, long enough for a busy machine.
 SETTINGS = {
     "WORKER_CONCURRENCY": "2",
     "WORKER_POLL_INTERVAL_MS": "100",

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 from psycopg.rows import dict_row
 
 from tests.conftest import migrate
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def put_jobs(conn: Conn, owner: str, uploads: Path, results: Path) -> list[UUID]:
-    """One in each state, the failed one with its source and the complete one with its result; and a stranger's."""
+    """One in each state, the failed one with its source, the complete one with its result; and another visitor's."""
     states = ("uploaded", "queued", "processing", "failed", "complete", "complete")
     jobs = [insert_job(conn, status, owner_session_id=owner, original_filename="fatura nº 1.pdf") for status in states]
     failed, complete = jobs[3], jobs[4]

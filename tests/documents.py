@@ -1,16 +1,17 @@
-"""Owns jobs with real PDFs in tests: puts them where a worker finds them, and reads what became of them."""
+"""Jobs with real PDFs in tests: puts them where a worker finds them, and reads what became of them."""
 
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, LiteralString
+from typing import Any, LiteralString
 from uuid import UUID, uuid4
 
 import psycopg
+from convertq.queue.store.protocol import OpenSource
 from psycopg import sql
 
 from tests.waiting import Row, eventually, wait_for_row
@@ -37,7 +38,7 @@ class Documents:
         return job_id
 
     def put_many(self, count: int) -> list[UUID]:
-        """As `put`, so many times; all become visible at the same moment."""
+        """As `put`, so many times; all become visible at the same time."""
         with self.conn.transaction():
             return [self.put(PDF + b"%% %d\n" % number) for number in range(count)]
 
@@ -105,18 +106,15 @@ class Documents:
     def servers(self) -> list[Row]:
         return self.conn.execute("SELECT * FROM servers ORDER BY started_at").fetchall()
 
-    def temp_files(self) -> list[Any]:
+    def temporary_files(self) -> list[Any]:
         """What an attempt leaves in the result directory besides results."""
         return [path.name for path in self.results.iterdir() if path.suffix != ".xml"]
 
     def wait_until_tidy(self) -> None:
-        """A temp file goes after the commit that made it needless, so a moment after the row says so."""
-        eventually(lambda: self.temp_files() == [], what="no temp file is left")
+        """A temporary file is removed after the commit that made it needless, so shortly after the row changes."""
+        eventually(lambda: self.temporary_files() == [], what="no temporary file is left")
 
 
-def on_disk(content: bytes) -> BinaryIO:
-    """An open file, as the worker has it; nothing has to be removed afterwards."""
-    file = os.fdopen(os.memfd_create("source"), "w+b")
-    file.write(content)
-    file.seek(0)
-    return file
+def source_of(content: bytes) -> OpenSource:
+    """An open source, as a store gives it to the worker."""
+    return OpenSource(io.BytesIO(content), len(content))

@@ -1,4 +1,4 @@
-"""Owns what the tests of `convertq doctor` share: one check at a time, or the whole command, and what it found."""
+"""What the tests of `convertq doctor` share: one check at a time, or the whole command, and what it found."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from convertq.worker.checks.finding import Finding, Look, State
-from convertq.worker.doctor import Check, carry_out
+from convertq.queue.doctor.examination import Check, run_checks
+from convertq.queue.doctor.finding import CheckContext, Finding, State
 
 from tests.processes import run as run_convertq
 
-LookAt = Callable[..., Look]
+MakeContext = Callable[..., CheckContext]
 OK, WARN, BAD = State.OK, State.WARN, State.BAD
 
 
-def find(check: Check, look: Look, *, fix: bool = False) -> list[Finding]:
-    return list(carry_out((check,), look, fix=fix))
+def find(check: Check, context: CheckContext, *, fix: bool = False) -> list[Finding]:
+    return list(run_checks((check,), context, fix=fix))
 
 
-def state_of(check: Check, look: Look) -> State:
-    [finding] = find(check, look)
+def state_of(check: Check, context: CheckContext) -> State:
+    [finding] = find(check, context)
     assert finding.state is OK or finding.remedy
     return finding.state
 

@@ -1,4 +1,4 @@
-"""Owns the ways a gateway can answer, right and wrong: one function for each, used as `status(503)`."""
+"""The ways a gateway can answer, right and wrong: one function for each, used as `status(503)`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def malformed() -> Behaviour:
 
 
 def doctype() -> Behaviour:
-    """Well-formed, and a bomb for whoever expands its entities."""
+    """Well-formed, and a bomb for a parser that expands its entities."""
     return document(b'<!DOCTYPE invoice [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<invoice>&b;</invoice>')
 
 

@@ -1,4 +1,4 @@
-"""Owns the builders of the queue's tests: jobs in any state, a holder that claims them, and what became of them."""
+"""The builders of the queue's tests: jobs in any state, workers that claim them, and checks of their rows."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString, TypeVar, cast
 from uuid import UUID, uuid4
 
 import psycopg
-from convertq.worker.config import Config, read_config
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import BoundedConnection, Database
-from convertq.worker.errors import Code, Failure
-from convertq.worker.files import Files
-from convertq.worker.gateway_client import GatewayClient, route_to_gateway
-from convertq.worker.job import Job
-from convertq.worker.job_queue import Gate, JobQueue
-from convertq.worker.outcome import Completed, Failed, RetryLater
+from convertq.queue.breaker import Breaker
+from convertq.queue.claim import Claim, ClaimCursor, NextClaim
+from convertq.queue.completion import Completion, FinishedJob
+from convertq.queue.config import Config, read_config
+from convertq.queue.database.connection import BoundedConnection
+from convertq.queue.database.database import Database
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Completed, Failed, RetryLater
+from convertq.worker.gateway.client import GatewayClient
+from convertq.worker.gateway.route import route_to_gateway
 from psycopg import sql
 
 from tests.conftest import Connect, Dirs
+from tests.files import Files
 from tests.waiting import Row, eventually
 
 Conn = psycopg.Connection[Row]
@@ -30,7 +37,7 @@ T = TypeVar("T")
 SERVER = "host:1:aaaa"
 HOLDER = f"{SERVER}/1"
 PDF = b"%PDF-1.4\n%%EOF\n"
-#: what the table asks of a row in each state
+#: what the table requires of a row in each state
 FITTING: dict[str, dict[str, Any]] = {
     "uploaded": {},
     "queued": {},
@@ -49,7 +56,7 @@ def config(**variables: object) -> Config:
 
 
 def client_of(config: Config) -> GatewayClient:
-    return GatewayClient(config, route_to_gateway(config))
+    return GatewayClient(route_to_gateway(config))
 
 
 def insert_job(conn: Conn, status: Any = "queued", **columns: Any) -> UUID:
@@ -71,25 +78,26 @@ def queued_job(conn: Conn, dirs: Dirs, pdf: bytes = PDF, **columns: Any) -> UUID
     return insert_job(conn, id=job_id, bytes=len(pdf), upload_path=str(source), **columns)
 
 
+REGISTRATION: dict[str, Any] = {
+    "server": SERVER, "hostname": "host", "pid": 1, "version": "1", "environment": "test", "concurrency": 1,
+}  # fmt: skip
+
+
 def register_server(conn: Conn, server: str = SERVER, **columns: Any) -> str:
-    run(
-        conn,
-        "register_server",
-        server=server,
-        hostname="host",
-        pid=1,
-        version="1",
-        environment="test",
-        concurrency=1,
-    )
+    run(conn, "register_server", **REGISTRATION | {"server": server})
     for column, value in columns.items():
         change = sql.SQL("UPDATE servers SET {} = %s WHERE id = %s").format(sql.Identifier(column))
         conn.execute(change, [value, server])
     return server
 
 
+def register_witness(conn: Conn, server: str = "host:9:wwww") -> str:
+    """A server with a heartbeat just now, and without a gap for an hour: it can witness that another one is silent."""
+    return register_server(conn, server, heard_since=datetime.now(UTC) - timedelta(hours=1))
+
+
 def set_status(conn: Conn, job_id: UUID, status: str) -> None:
-    """As another program would: one plain UPDATE of what the table asks for, and not a word about events."""
+    """As another program would: one plain UPDATE of what the table requires, without an event."""
     columns = dict.fromkeys(["leased_by", "lease_expires_at", "error_code", "result_path"]) | {"dead_letter": False}
     columns |= {"status": status} | {name: value for name, value in FITTING[status].items() if name != "attempt_count"}
     change = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(c), sql.Placeholder(c)) for c in columns)
@@ -122,47 +130,68 @@ def queue(conn: Conn, **settings: object) -> JobQueue:
     return JobQueue(database(conn), config(**settings))
 
 
-def ask(conn: Conn, holder: str = HOLDER) -> tuple[Job | None, Gate]:
+def cursor(conn: Conn, **settings: object) -> ClaimCursor:
+    return ClaimCursor(database(conn), config(**settings))
+
+
+def try_claim(conn: Conn, holder: str = HOLDER) -> Claim:
     """One claim by a worker that has just started, of a server that is registered if it was not."""
     server = holder.rpartition("/")[0]
     if not conn.execute("SELECT FROM servers WHERE id = %s", [server]).fetchall():
         register_server(conn, server)
-    return queue(conn).claim_job(server, holder)
+    return cursor(conn).claim_job(server, holder)
 
 
-def claim(conn: Conn, holder: str = HOLDER) -> Job:
-    job, _ = ask(conn, holder)
+def claim(conn: Conn, holder: str = HOLDER) -> ClaimedJob:
+    job, _ = try_claim(conn, holder)
     assert job is not None, "there was nothing to claim"
     return job
 
 
-def claimed(conn: Conn, holder: str = HOLDER, **columns: Any) -> Job:
-    """A job of its own, in the hands of `holder`."""
+def claimed(conn: Conn, holder: str = HOLDER, **columns: Any) -> ClaimedJob:
+    """A new job that `holder` has claimed."""
     job_id = insert_job(conn, **{"priority": 1000, **columns})
     job = claim(conn, holder)
     assert job.id == job_id
     return job
 
 
-def complete(conn: Conn, job: Job, **outcome: Any) -> bool:
-    return queue(conn).complete_job(job, Completed(None, **outcome), "/results/x.xml")
+def complete(conn: Conn, job: ClaimedJob, **outcome: Any) -> bool:
+    return queue(conn).complete_job(FinishedJob(job, Completed("/results/x.xml", **outcome)))
 
 
-def retry_later(conn: Conn, job: Job, delay_ms: int = 60_000, failure: Failure | None = None) -> bool:
+def complete_and_claim(
+    conn: Conn,
+    job: ClaimedJob,
+    server: str = SERVER,
+    holder: str = HOLDER,
+    *,
+    outcome: Completed = Completed("/x"),  # noqa: B008 - it cannot be changed
+    settings: dict[str, Any] | None = None,
+) -> Completion:
+    """In one commit, with no file to publish."""
+    next_claim = NextClaim(cursor(conn, **settings or {}), server, holder)
+    breaker, mine = Breaker(config(), Log(config())), queue(conn, **settings or {})
+    with mine.completing(FinishedJob(job, outcome), breaker, next_claim) as completion:
+        pass
+    return completion
+
+
+def retry_later(conn: Conn, job: ClaimedJob, delay_ms: int = 60_000, failure: Failure | None = None) -> bool:
     failed = failure or Failure(Code.GW_5XX, "the gateway answered 503", called=True)
     return queue(conn).schedule_retry(job, RetryLater(failed, delay_ms)) is not None
 
 
-def fail(conn: Conn, job: Job, failure: Failure | None = None, *, dead_letter: bool = False) -> bool:
+def fail(conn: Conn, job: ClaimedJob, failure: Failure | None = None, *, dead_letter: bool = False) -> bool:
     failed = failure or Failure(Code.GW_4XX, "the gateway answered 400", called=True)
     return queue(conn).fail_job(job, Failed(failed, dead_letter))
 
 
-def expire_lease(conn: Conn, job: Job) -> None:
+def expire_lease(conn: Conn, job: ClaimedJob) -> None:
     conn.execute("UPDATE jobs SET lease_expires_at = now() - interval '1 s' WHERE id = %s", [job.id])
 
 
-def lose_lease(conn: Conn, job: Job, to: str = "host:2:bbbb/1") -> Job:
+def lose_lease(conn: Conn, job: ClaimedJob, to: str = "host:2:bbbb/1") -> ClaimedJob:
     """Reclaimed from its holder and claimed by another."""
     expire_lease(conn, job)
     assert [row["id"] for row in queue(conn, RETRY_MAX_ATTEMPTS=9).reclaim_jobs()] == [job.id]
@@ -197,21 +226,21 @@ def one(conn: Conn, query: LiteralString, *parameters: Any) -> Row:
     return row
 
 
-def row_of(conn: Conn, job: UUID | Job) -> Row:
-    return one(conn, "SELECT * FROM jobs WHERE id = %s", job.id if isinstance(job, Job) else job)
+def row_of(conn: Conn, job: UUID | ClaimedJob) -> Row:
+    return one(conn, "SELECT * FROM jobs WHERE id = %s", job.id if isinstance(job, ClaimedJob) else job)
 
 
-def status_of(conn: Conn, job: UUID | Job) -> str:
+def status_of(conn: Conn, job: UUID | ClaimedJob) -> str:
     return str(row_of(conn, job)["status"])
 
 
-def events_of(conn: Conn, job: UUID | Job) -> list[str]:
-    job_id = job.id if isinstance(job, Job) else job
+def events_of(conn: Conn, job: UUID | ClaimedJob) -> list[str]:
+    job_id = job.id if isinstance(job, ClaimedJob) else job
     return [event["event_type"] for event in run(conn, "list_events", id=job_id)]
 
 
-def last_event(conn: Conn, job: UUID | Job) -> Row:
-    job_id = job.id if isinstance(job, Job) else job
+def last_event(conn: Conn, job: UUID | ClaimedJob) -> Row:
+    job_id = job.id if isinstance(job, ClaimedJob) else job
     return run(conn, "list_events", id=job_id)[-1]
 
 
@@ -233,14 +262,14 @@ def everything(conn: Conn) -> list[Row]:
 
 
 def together(*steps: Callable[[], T]) -> list[T | Exception]:
-    """What each returned or raised, all begun at the same moment on threads of their own."""
+    """What each returned or raised, all started at the same time on threads of their own."""
     barrier = threading.Barrier(len(steps))
 
     def begin(step: Callable[[], T]) -> T | Exception:
         barrier.wait(10)
         try:
             return step()
-        except Exception as error:  # noqa: BLE001 - a value for the test to look at
+        except Exception as error:  # noqa: BLE001 - a value for the test to check
             return error
 
     with ThreadPoolExecutor(len(steps)) as threads:
@@ -248,7 +277,7 @@ def together(*steps: Callable[[], T]) -> list[T | Exception]:
 
 
 def begin(step: Callable[[], T]) -> Future[T]:
-    """On a thread that the test need not end: its `result` is asked for with a timeout."""
+    """On a thread that the test need not end: the test waits for its `result` with a timeout."""
     future: Future[T] = Future()
 
     def act() -> None:
@@ -274,8 +303,27 @@ def wait_until_blocked(observer: Conn, waiting: psycopg.Connection[Any], step: F
 
 def claim_all(connect: Connect, holder: str) -> list[UUID]:
     """Everything that there is to claim, by one worker on a connection of its own."""
-    mine = queue(connect())
+    mine = cursor(connect())
     ids = []
     while (job := mine.claim_job(holder.rpartition("/")[0], holder)[0]) is not None:
         ids.append(job.id)
     return ids
+
+
+def insert_jobs(conn: Conn, number: int) -> None:
+    """So many queued jobs at once, of nobody."""
+    conn.execute(
+        "INSERT INTO jobs (bytes, sha256, status)"
+        " SELECT n, lpad(n::text, 64, '0'), 'queued' FROM generate_series(1, %s) AS n",
+        [number],
+    )
+
+
+def uncounted_events(conn: Conn) -> int:
+    """Events that are not aggregated into the counters yet."""
+    behind = one(
+        conn,
+        "SELECT count(*) FROM job_events, counters_position AS reached"
+        " WHERE (job_events.xact_id, job_events.id) > (reached.xact_id, reached.event_id)",
+    )
+    return int(behind["count"])

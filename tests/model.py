@@ -1,4 +1,4 @@
-"""Owns the queue in plain Python: what each statement promises, told without SQL, to be compared with the database."""
+"""The queue in plain Python: what each statement promises, without SQL, to be compared with the database."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class ModelJob:
     dead_letter: bool = False
     error_code: str | None = None
     waits: bool = False  # for a retry that is not due
+    is_due: bool = False  # a retry whose time has come, and that no claim has made claimable yet
     lease_is_over: bool = False
     shows_progress: bool = False
     events: list[str] = field(default_factory=lambda: ["created", "queued"])
@@ -34,7 +35,8 @@ class ModelJob:
 class ModelQueue:
     jobs: dict[UUID, ModelJob] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)  # servers that are dead
-    silent: set[str] = field(default_factory=set)  # servers without a heartbeat, not yet declared dead
+    silent: set[str] = field(default_factory=set)  # servers without a heartbeat, not yet marked dead
+    witnesses: set[str] = field(default_factory=set)  # servers that were heard without a gap for one heartbeat timeout
     breaker: str = "closed"
     prober: str | None = None
     trial: UUID | None = None
@@ -43,10 +45,22 @@ class ModelQueue:
         self.jobs[job_id] = ModelJob(job_id, priority, len(self.jobs))
 
     def claim(self, server: str, holder: str) -> ModelJob | None:
+        """A claim that finds nothing tries again when it has made retries claimable."""
+        job = self._claim_once(server, holder)
+        promoted = self._promote_due()
+        return job or (self._claim_once(server, holder) if promoted else None)
+
+    def claim_with_completion(self, server: str, holder: str) -> ModelJob | None:
+        """The claim that a completion takes along is tried once, and only while the breaker is closed."""
+        job = self._claim_once(server, holder) if self.breaker == "closed" else None
+        self._promote_due()
+        return job
+
+    def _claim_once(self, server: str, holder: str) -> ModelJob | None:
         half_open = self.breaker == "half_open" and self.prober == holder and self.trial is None
         if server in self.gone or not (self.breaker == "closed" or half_open):
             return None
-        ready = [job for job in self.jobs.values() if job.status == "queued" and not job.waits]
+        ready = [job for job in self.jobs.values() if job.status == "queued" and not (job.waits or job.is_due)]
         if not ready:
             return None
         job = min(ready, key=lambda job: (-job.priority, job.number))
@@ -55,6 +69,12 @@ class ModelQueue:
         if half_open:
             self.trial = job.id
         return job
+
+    def _promote_due(self) -> bool:
+        due = [job for job in self.jobs.values() if job.is_due]
+        for job in due:
+            job.is_due = False
+        return bool(due)
 
     def holds(self, job_id: UUID, holder: str, attempt: int) -> bool:
         job = self.jobs[job_id]
@@ -78,7 +98,7 @@ class ModelQueue:
 
     def retry_later(self, job_id: UUID, *, waits: bool) -> None:
         self.jobs[job_id].leave("queued", "retry")
-        self.jobs[job_id].waits = waits
+        self.jobs[job_id].waits, self.jobs[job_id].is_due = waits, not waits
         self._trial_ends(job_id)
 
     def release(self, job_id: UUID) -> None:
@@ -93,8 +113,9 @@ class ModelQueue:
         return {job.id for job in held}
 
     def reclaim(self) -> set[UUID]:
-        self.gone |= self.silent
-        self.silent = set()
+        if self.witnesses - self.silent - self.gone:
+            self.gone |= self.silent
+            self.silent = set()
         lost = [job for job in self.jobs.values() if job.status == "processing" and self._is_lost(job)]
         for job in lost:
             self._give_back(job, "reclaimed", counted=True)

@@ -1,4 +1,4 @@
-"""Owns systemd's end of sd_notify in tests: a socket that remembers what it was told."""
+"""systemd's end of sd_notify in tests: a socket that remembers what it was told."""
 
 from __future__ import annotations
 

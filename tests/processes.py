@@ -1,7 +1,8 @@
-"""Owns real convertq processes in tests: start, read their log, stop, and prove that nothing is left."""
+"""Real convertq processes in tests: start, read their log, stop, and prove that nothing is left."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -12,9 +13,11 @@ import sys
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.preloaded import Preloaded, can_run
 from tests.waiting import eventually
 
 Event = dict[str, Any]
@@ -53,8 +56,16 @@ class Process:
         return self.popen.pid
 
     def children(self) -> list[int]:
-        """Its direct children: for a supervisor, the workers."""
-        return [pid for pid in pids() if parent_of(pid) == self.pid]
+        """Its direct children: for a supervisor, the workers.
+
+        The kernel lists them in one read. A scan of all processes takes so long on a loaded machine that one which is
+        replaced meanwhile is missed, and so is its successor.
+        """
+        try:
+            listed = [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+        except OSError:  # a kernel without this list, or the process has ended
+            listed = pids()
+        return [pid for pid in listed if parent_of(pid) == self.pid]
 
     def family(self) -> list[int]:
         """Every live process that it started, orphans included: they inherited the mark."""
@@ -101,7 +112,7 @@ class Process:
         for pid in self.family():
             _signal(pid, signal.SIGCONT)
         if self.popen.poll() is None:
-            self._ask_twice()
+            self._request_twice()
         with contextlib.suppress(AssertionError):
             eventually(lambda: not self.family(), timeout=5)
         leftovers = self.family()
@@ -111,12 +122,12 @@ class Process:
         self.popen.wait(10)
         return names
 
-    def _ask_twice(self) -> None:
-        """A second SIGTERM makes a supervisor give its jobs back without waiting for the gateway."""
-        for patience in (3, 10):
+    def _request_twice(self) -> None:
+        """A second SIGTERM makes a supervisor requeue its jobs without waiting for the gateway."""
+        for seconds in (3, 10):
             self.send(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(patience)
+                self.popen.wait(seconds)
                 return
 
     def _read(self) -> None:
@@ -141,10 +152,20 @@ class Process:
 
 def run(*arguments: str, environment: Mapping[str, str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
     """`convertq …` to its end, with stdout and stderr apart."""
+    if can_run(arguments, environment):
+        return _preloaded().run(arguments, environment, timeout)
     command = [CONSOLE_SCRIPT, *arguments]
     return subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
     )
+
+
+@cache
+def _preloaded() -> Preloaded:
+    """One for each process of pytest, from the first command that it runs."""
+    preloaded = Preloaded()
+    atexit.register(preloaded.close)
+    return preloaded
 
 
 def matches(event: Event, wanted: Mapping[str, object]) -> bool:

@@ -1,4 +1,4 @@
-"""Owns the gateway of the tests: a real HTTP server that answers as scripted and records every request."""
+"""The gateway of the tests: a real HTTP server that answers as scripted and records every request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import urlsplit
 
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests.gateway_behaviours import Behaviour, Exchange, ok, status
 from tests.uploads import Upload, read_upload
@@ -55,7 +55,7 @@ class StandInGateway:
         return f"http://127.0.0.1:{self.port}"
 
     def script(self, *behaviours: Behaviour) -> None:
-        """For the next requests, one each, whoever sends them."""
+        """For the next requests, one each, for any sender."""
         with self._recorded:
             self._common.extend(behaviours)
 

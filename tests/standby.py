@@ -1,10 +1,10 @@
-"""Owns a real standby in tests: a copy of another embedded server that follows it and answers readers."""
+"""A real standby in tests: a copy of another embedded server that follows it and answers readers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convertq.cli.embedded import FAST, EmbeddedPostgres
+from convertq.embedded.postgres import FAST, EmbeddedPostgres
 
 
 class Standby(EmbeddedPostgres):
@@ -20,3 +20,14 @@ class Standby(EmbeddedPostgres):
         through = ["--slot", self._slot] if self._slot else []
         copy = ["-d", self._primary.url(), "-D", str(self._data), "--checkpoint=fast", "--no-sync"]
         self._binaries.run(self._scratch.path, "pg_basebackup", *copy, "--write-recovery-conf", *through)
+
+
+class DemotedPostgres(EmbeddedPostgres):
+    """A server that becomes a standby of nobody, which answers readers only, until it is promoted."""
+
+    def demote(self) -> None:
+        self.stop()
+        signal_file = self._data / "standby.signal"
+        signal_file.touch()
+        signal_file.chmod(0o666)  # the server opens it for writing, perhaps as another user
+        self.start()

@@ -1,4 +1,4 @@
-"""Owns a bad network in tests: a TCP proxy that passes, swallows, refuses or cuts, as it is told."""
+"""A bad network in tests: a TCP proxy that passes, swallows, refuses or cuts, as it is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import Self
 
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 CHUNK = 1 << 16
 

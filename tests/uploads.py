@@ -1,4 +1,4 @@
-"""Owns reading an upload as it streams by: framing, multipart, hashes; the file itself is never kept."""
+"""Reading an upload as it streams by: framing, multipart, hashes; the file itself is never kept."""
 
 from __future__ import annotations
 

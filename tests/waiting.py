@@ -1,4 +1,4 @@
-"""Owns waiting in tests: the one place that sleeps, always towards a deadline."""
+"""Waiting in tests: the one place that sleeps, always towards a deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the web server in tests: a real gunicorn, visitors with their cookies, and an operator with the token."""
+"""The web server in tests: a real gunicorn, visitors with their cookies, and an operator with the token."""
 
 from __future__ import annotations
 

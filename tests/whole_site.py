@@ -1,4 +1,4 @@
-"""Owns a whole site in tests: a database, a gateway, workers where they are wanted, and the web server before them."""
+"""A whole site in tests: a database, a gateway, workers where they are wanted, and the web server before them."""
 
 from __future__ import annotations
 

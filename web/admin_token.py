@@ -1,25 +1,30 @@
-"""The operator's routes: they exist only where ADMIN_TOKEN is set, and open only to who sends it."""
+"""The operators' routes: they exist only where ADMIN_TOKEN is set, and require it."""
 
 from __future__ import annotations
 
 import hmac
 
 from convertq.web.context import web
-from convertq.web.refusal import Refusal
-from convertq.worker.errors import Code
+from convertq.web.http_error import NO_SUCH_PAGE, HttpError
 from flask import request
 
 
 def require_admin() -> None:
-    """Before every request for an operator's route."""
+    if web().config.admin_token is None:
+        raise HttpError(404, NO_SUCH_PAGE)
+    if not is_operator():
+        raise HttpError(
+            401, "this route requires the operator's token: Authorization: Bearer …",
+            headers={"WWW-Authenticate": 'Bearer realm="convertq"'},
+        )  # fmt: skip
+
+
+def is_operator() -> bool:
+    """Whether the request carries the operator's token."""
     token = web().config.admin_token
     if token is None:
-        raise Refusal(404, "there is nothing here")
+        return False
     scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-    # compared whole and as bytes, so that the time it takes says nothing of how much was right
-    right = hmac.compare_digest(sent.strip().encode("utf-8", "surrogatepass"), token.encode())
-    if scheme.lower() != "bearer" or not right:
-        raise Refusal(
-            401, "this needs the operator's token: Authorization: Bearer …", Code.FORBIDDEN,
-            {"WWW-Authenticate": 'Bearer realm="convertq"'},
-        )  # fmt: skip
+    # compare_digest takes the same time wherever the two differ, so that the token cannot be guessed byte by byte.
+    is_equal = hmac.compare_digest(sent.strip().encode("utf-8", "surrogatepass"), token.encode())
+    return scheme.lower() == "bearer" and is_equal

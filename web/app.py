@@ -1,73 +1,77 @@
-"""The application: which routes there are, what stands before and after each, and how every error is told."""
+"""The Flask application: its routes, the checks before each request, and the form of every error."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from convertq.queue.config import Config
+from convertq.queue.errors import one_line
+from convertq.queue.log.lines import Log
+from convertq.queue.store import open_store
 from convertq.web.admin_api import admin_api, metrics
 from convertq.web.admin_token import require_admin
 from convertq.web.api import api
 from convertq.web.context import Web, web
-from convertq.web.guard import add_headers, refuse_other_sites
-from convertq.web.json_answer import error_answer
-from convertq.web.pages import pages, say
+from convertq.web.http_error import INTERNAL_ERROR, NO_SUCH_PAGE, HttpError
+from convertq.web.json_response import error_response
+from convertq.web.openapi import openapi_document
+from convertq.web.pages import error_page, pages
 from convertq.web.pool import Connections
 from convertq.web.probes import probes
-from convertq.web.refusal import Refusal
-from convertq.web.session import keep_owner
-from convertq.worker.config import Config
-from convertq.worker.errors import Code, one_line
-from convertq.worker.files import Files
-from convertq.worker.log import Log
+from convertq.web.queue_status import QueueStatus
+from convertq.web.same_origin import require_same_origin
+from convertq.web.security_headers import add_security_headers
+from convertq.web.session import set_session_cookie
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-OF_OPERATORS = (admin_api.name, metrics.name)
-FORM_LIMIT = 1 << 20  # bytes, of a body that is kept in memory; an upload is read as a stream, with its own limit
+OPERATOR_BLUEPRINTS = (admin_api.name, metrics.name)
+MAX_FORM_BYTES = 1 << 20  # of a body that is kept in memory; uploads are streamed, with a limit of their own
 
 
 def create_app(config: Config, log: Log) -> Flask:
-    """Whoever runs it opens its connections, after the fork."""
-    # nothing is kept in instance_path; named, because Flask cannot guess it from a package that is mapped to its folder
+    """The caller opens the connections to the database after the fork: processes cannot share them."""
+    # Flask cannot derive instance_path, which is not used, from a package whose folder has another name.
     app = Flask("convertq.web", instance_path=str(Path(__file__).parent))
-    app.config["MAX_CONTENT_LENGTH"] = FORM_LIMIT
+    app.config["MAX_CONTENT_LENGTH"] = MAX_FORM_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    Web(config, Files(config.uploads_dir, config.results_dir), Connections(config, log), log).put_into(app)
+    connections = Connections(config, log)
+    status = QueueStatus(connections, config)
+    Web(config, open_store(config), connections, status, log, openapi_document(config)).put_into(app)
     for blueprint in (api, admin_api, metrics, probes, pages):
         app.register_blueprint(blueprint)
-    app.before_request(admit)
-    app.after_request(keep_owner)
-    app.after_request(add_headers)
-    app.register_error_handler(Refusal, error_answer)
-    app.register_error_handler(HTTPException, of_http)
-    app.register_error_handler(Exception, of_a_bug)
+    app.before_request(check_access)
+    app.after_request(set_session_cookie)
+    app.after_request(add_security_headers)
+    app.register_error_handler(HttpError, error_response)
+    app.register_error_handler(HTTPException, handle_http_exception)
+    app.register_error_handler(Exception, handle_unexpected_error)
     return app
 
 
-def admit() -> None:
-    """Operators with their token, before all else; and what changes something only from our own pages."""
+def check_access() -> None:
+    """The operator's token is checked first, so that nobody without it learns anything about the operators' routes."""
     if request.routing_exception is not None:
-        return  # there is nothing to be admitted to, and that is said
-    if request.blueprint in OF_OPERATORS:
+        return  # Flask answers 404 or 405.
+    if request.blueprint in OPERATOR_BLUEPRINTS:
         require_admin()
-    refuse_other_sites()
+    require_same_origin()
 
 
-def of_http(error: HTTPException) -> Response:
-    """What Flask and Werkzeug refuse by themselves: an unknown route, a method that a route has not, a bad range."""
+def handle_http_exception(error: HTTPException) -> Response:
+    """Gives the errors that Flask and Werkzeug raise (404, 405, 416, …) the form of ours."""
     status = error.code or 500
-    code = Code.TOO_LARGE if status == 413 else Code.UNKNOWN
     kept = {name: value for name, value in error.get_headers() if name in ("Allow", "Content-Range", "Location")}
-    said = "there is nothing here" if status == 404 else one_line(error.description or error.name)
-    return _told(Refusal(status, said, code, kept))
+    message = NO_SUCH_PAGE if status == 404 else one_line(error.description or error.name)
+    return _page_or_json(HttpError(status, message, headers=kept))
 
 
-def of_a_bug(error: Exception) -> Response:
+def handle_unexpected_error(error: Exception) -> Response:
     web().log("web_error", error_message=one_line(f"{type(error).__name__}: {error}"), exc_info=error)
-    return _told(Refusal(500, "something went wrong here; it has been noted"))
+    return _page_or_json(HttpError(500, INTERNAL_ERROR))
 
 
-def _told(refusal: Refusal) -> Response:
-    """On a page to who looks at pages, with a way back; the API answers in JSON whoever asks."""
-    is_for_people = request.accept_mimetypes.best_match(["application/json", "text/html"]) == "text/html"
-    return say(refusal) if is_for_people and not request.path.startswith("/api/") else error_answer(refusal)
+def _page_or_json(error: HttpError) -> Response:
+    """People get a page with a way back. The API always answers in JSON, even to a browser."""
+    prefers_html = request.accept_mimetypes.best_match(["application/json", "text/html"]) == "text/html"
+    return error_page(error) if prefers_html and not request.path.startswith("/api/") else error_response(error)

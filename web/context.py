@@ -1,13 +1,15 @@
-"""What every request finds in its application: the configuration, the directories, the connections, the log."""
+"""What every request needs of its application: the configuration, the store, the connections, the log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from convertq.queue.config import Config
+from convertq.queue.log.lines import Log
+from convertq.queue.store.protocol import Store
 from convertq.web.pool import Connections
-from convertq.worker.config import Config
-from convertq.worker.files import Files
-from convertq.worker.log import Log
+from convertq.web.queue_status import QueueStatus
 from flask import Flask, current_app
 
 NAME = "convertq"
@@ -16,9 +18,11 @@ NAME = "convertq"
 @dataclass(frozen=True)
 class Web:
     config: Config
-    files: Files
+    store: Store
     connections: Connections
+    status: QueueStatus
     log: Log
+    openapi: dict[str, Any]
 
     def put_into(self, app: Flask) -> None:
         app.extensions[NAME] = self

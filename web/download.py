@@ -1,103 +1,94 @@
-"""A result on its way to its owner: opened by its job's id, as an attachment, whole or in part, and counted."""
+"""The download of a result: as an attachment, whole or a range of it, and counted."""
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import unicodedata
-from typing import BinaryIO
 from urllib.parse import quote
 from uuid import UUID
 
+from convertq.queue.errors import Code
+from convertq.queue.result import Expired, NotReady, count_download, open_result
+from convertq.queue.store.protocol import OpenResult
 from convertq.web.context import web
+from convertq.web.http_error import HttpError
 from convertq.web.jobs import find_row
-from convertq.web.json_answer import conditional
-from convertq.web.refusal import Refusal
-from convertq.worker.errors import Code
-from convertq.worker.files import open_regular
+from convertq.web.json_response import conditional
 from flask import Request, Response
 from psycopg.rows import DictRow
 from werkzeug.http import dump_options_header
 from werkzeug.wsgi import FileWrapper
 
-PIECE = 64 * 1024
-NAME_LIMIT = 100  # characters
-#: nothing is there, or what convertq never puts there: a symlink, a pipe
-NOT_A_RESULT = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL})
+PIECE_BYTES = 64 * 1024
+MAX_NAME_CHARACTERS = 100
+MAX_POSITION = 10**18  # larger than any file
 
 
 def download(request: Request, owner: str, job_id: UUID) -> Response:
     with web().connections.transaction() as database:
         job = find_row(database, owner, job_id)
-        file = _open_result(job)
+        result = _open_result(job)
         try:
-            answer = _answer(request, file, job)
+            answer = _answer(request, result, job)
             if _is_counted(request, answer):
-                database.run("count_download", id=job_id)
+                count_download(database, job_id)
         except BaseException:
-            file.close()
+            result.file.close()
             raise
     return answer
 
 
-def _open_result(job: DictRow) -> BinaryIO:
-    if job["status"] != "complete":
-        raise Refusal(409, f"the job is {job['status']}: there is no result yet", Code.NOT_READY)
-    gone = Refusal(410, "the result is no longer kept: upload the file again", Code.EXPIRED)
-    if not job["has_result"]:
-        raise gone
+def _open_result(job: DictRow) -> OpenResult:
     try:
-        return open_regular(web().files.result(job["id"]))
-    except OSError as error:
-        if error.errno in NOT_A_RESULT:
-            raise gone from None
-        raise
+        return open_result(job, web().store)
+    except NotReady as error:
+        raise HttpError(409, f"the job is {error.status}: there is no result yet", Code.NOT_READY) from None
+    except Expired:
+        raise HttpError(410, "the result is no longer kept: upload the file again", Code.EXPIRED) from None
 
 
-def _answer(request: Request, file: BinaryIO, job: DictRow) -> Response:
-    found = os.fstat(file.fileno())
-    answer = Response(FileWrapper(file, PIECE), mimetype="application/xml", direct_passthrough=True)
-    answer.content_length = found.st_size
-    answer.set_etag(f"{found.st_mtime_ns:x}-{found.st_size:x}")
+def _answer(request: Request, result: OpenResult, job: DictRow) -> Response:
+    answer = Response(FileWrapper(result.file, PIECE_BYTES), mimetype="application/xml", direct_passthrough=True)
+    answer.content_length = result.size
+    answer.set_etag(result.etag)
     answer.headers["Content-Disposition"] = _attachment(job["original_filename"] or "")
     answer.headers["Cache-Control"] = "private, no-cache"
-    asked = asked_range(request.headers.get("Range", ""), found.st_size)
+    wanted = requested_range(request.headers.get("Range", ""), result.size)
     environ = {name: value for name, value in request.environ.items() if name != "HTTP_RANGE"}
-    environ |= {"HTTP_RANGE": asked} if asked else {}
-    conditional(answer, environ, accept_ranges=True, complete_length=found.st_size)
+    environ |= {"HTTP_RANGE": wanted} if wanted else {}
+    conditional(answer, environ, accept_ranges=True, complete_length=result.size)
     return answer
 
 
-def asked_range(text: str, size: int) -> str | None:
-    """As werkzeug takes it: one range. What is malformed, or several at once, counts as not asked (RFC 9110, 14.2)."""
+def requested_range(text: str, size: int) -> str | None:
+    """One range in the form that werkzeug reads. A malformed header or several ranges are ignored (RFC 9110, 14.2)."""
     parts = re.fullmatch(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", text, re.IGNORECASE)
     if not parts or parts.groups() == ("", ""):
         return None
     first, last = (_number(digits) if digits else None for digits in parts.groups())
     if first is None:
-        return f"bytes=-{min(last or 0, size)}"  # of the end no more than there is
+        return f"bytes=-{min(last or 0, size)}"  # not more than the whole file
     if last is None:
         return f"bytes={first}-"
     return f"bytes={first}-{last}" if first <= last else None
 
 
 def _number(digits: str) -> int:
-    """Larger than any file is large enough: of very long numbers Python makes none."""
-    return int(digits) if len(digits) <= 18 else 10**18
+    """Python refuses to convert very long numbers; each of them is beyond the end of the file anyway."""
+    return int(digits) if len(digits) <= 18 else MAX_POSITION
 
 
 def _is_counted(request: Request, answer: Response) -> bool:
-    """Once for each time that the first byte is sent: not for HEAD, nor for what goes on after an interruption."""
+    """A download counts when its first byte is sent: HEAD does not count, nor does one that is continued."""
     if request.method != "GET" or answer.status_code not in (200, 206):
         return False
     return answer.status_code == 200 or answer.content_range.start == 0
 
 
 def _attachment(original: str) -> str:
-    """`invoice.xml` from `invoice.pdf`; letters of any language stay, what a shell or a path could mean does not."""
+    """`invoice.xml` for `invoice.pdf`. Letters of any language stay; characters of shells and paths go."""
     stem = re.sub(r"\.pdf$", "", original, flags=re.IGNORECASE)
-    kept = "".join(char for char in stem if char.isalnum() or char in " ._-()")[:NAME_LIMIT].strip(" .")
+    kept = "".join(char for char in stem if char.isalnum() or char in " ._-()")[:MAX_NAME_CHARACTERS].strip(" .")
     name = f"{kept or 'result'}.xml"
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     options = {"filename": plain if plain != ".xml" else "result.xml"}

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from convertq.queue.config import Config
+from convertq.queue.explain import explain
+from convertq.queue.facts import facts_for_owner
+from convertq.queue.store.protocol import Store
 from convertq.web.why import why
-from convertq.worker.config import Config
-from convertq.worker.files import Files, is_regular
+from convertq.web.wording import display
 
 FIELDS = (
     "id", "status", "original_filename", "bytes", "mapping", "priority", "attempt_count", "error_code",
     "error_message", "dead_letter", "retry_after", "created_at", "queued_at", "started_at", "completed_at", "failed_at",
     "updated_at", "progress",
 )  # fmt: skip
-#: what an event may tell; `worker` and the like are the operator's business
+#: What of an event's meta is public; `worker` and the like concern only the operator.
 EVENT_META = ("attempt", "reason", "error_code", "error_message", "retry_after", "gateway_status", "duration_ms")
 
 
-def view_job(job: Mapping[str, Any], hold: Mapping[str, Any], config: Config, files: Files) -> dict[str, Any]:
-    """Of a row of list_session_jobs or get_session_job, and of get_hold."""
-    has_result = bool(job["has_result"] and is_regular(files.result(job["id"])))
+def view_job(job: Mapping[str, Any], queue: Mapping[str, Any], config: Config, store: Store) -> dict[str, Any]:
+    """`job` is a row of list_session_jobs or get_session_job, `queue` one of get_queue_state."""
+    facts = facts_for_owner(job, queue, config, store)
+    found = explain(facts)
     return {
         **{name: job[name] for name in FIELDS},
-        "why": why({**job, "has_result": has_result}, hold, config.retry_max_attempts),
-        "can_retry": bool(job["status"] == "failed" and job["has_source"] and is_regular(files.source(job["id"]))),
-        "can_download": bool(job["status"] == "complete" and has_result),
+        "why": why(found, has_workers=facts.has_workers),
+        "can_retry": found.can_retry,
+        "can_download": found.can_download,
+        "display": display(job, found, config.max_upload_bytes),
     }
 
 

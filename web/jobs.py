@@ -1,23 +1,33 @@
-"""A visitor's jobs: found, listed, retried; nobody else's are ever looked at beyond whose they are."""
+"""A visitor's jobs: found, listed, retried. Of the jobs of others nothing is read but their owner."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
-from convertq.web.asked import LIMIT
+from convertq.queue import jobs
+from convertq.queue.database.database import Database
+from convertq.queue.errors import Code
+from convertq.queue.jobs import NEWEST, ListPosition
+from convertq.queue.manual_retry import Obstacle, RetryRefusal, explain_refused_retry, retry_job
+from convertq.queue.owned_jobs import (
+    NoSuchJob,
+    OfAnotherOwner,
+    count_active_jobs,
+    find_created_at,
+    get_owned_job,
+    list_owned_jobs,
+    lock_owner,
+)
+from convertq.queue.queue_state import get_queue_state, is_paused
+from convertq.queue.status import JobStatus
 from convertq.web.context import web
+from convertq.web.http_error import HttpError, job_must_wait, job_of_another_visitor, no_such_job, too_many_active
 from convertq.web.job_view import view_event, view_job
-from convertq.web.refusal import Refusal, no_such_job, of_another
-from convertq.worker.counters import STATUSES
-from convertq.worker.db import Database
-from convertq.worker.errors import Code
-from convertq.worker.job_list import NEWEST, Place
-from convertq.worker.manual_retry import retry_job
-from convertq.worker.submission import REFUSALS
+from convertq.web.request_parameters import LIMIT
 from psycopg.rows import DictRow
 
 
@@ -26,25 +36,21 @@ class Page:
     jobs: Sequence[dict[str, Any]]
     active: int  # the owner's, on every page
     next: UUID | None  # the `before` of the page that follows
-    held: bool = False  # by the breaker
+    held: bool = False  # the breaker lets no job through
 
 
 def list_jobs(owner: str, status: str | None = None, limit: int = LIMIT, before: UUID | datetime | None = None) -> Page:
-    with web().connections.transaction() as database:
-        created_at, job_id = find_place(database, before, owner)
-        rows = database.run(
-            "list_session_jobs", owner=owner, statuses=[status] if status else list(STATUSES),
-            before_created_at=created_at, before_id=job_id, limit=limit + 1,
-            heartbeat_timeout=web().config.worker_heartbeat_timeout_sec,
-        )  # fmt: skip
+    with web().connections.reading() as database:
+        start = find_position(database, before, owner)
+        rows = list_owned_jobs(database, web().config, owner, [status] if status else list(JobStatus), start, limit + 1)
     found = [row for row in rows if row["id"] is not None]
-    shown = [view_job(row, row, web().config, web().files) for row in found[:limit]]
+    shown = [view_job(row, row, web().config, web().store) for row in found[:limit]]
     following = shown[-1]["id"] if len(found) > limit else None
-    return Page(shown, rows[0]["active"], following, held=rows[0]["breaker"] != "closed")
+    return Page(shown, rows[0]["active"], following, held=is_paused(rows[0]))
 
 
-def find_place(database: Database, before: UUID | datetime | None, owner: str | None = None) -> Place:
-    """Where a page begins; with an owner, only that owner's jobs are places."""
+def find_position(database: Database, before: UUID | datetime | None, owner: str | None = None) -> ListPosition:
+    """Where a page begins. With an owner, a page can begin only after a job of that owner."""
     if before is None:
         return NEWEST
     if isinstance(before, datetime):
@@ -53,59 +59,65 @@ def find_place(database: Database, before: UUID | datetime | None, owner: str | 
 
 
 def find_created(database: Database, job_id: UUID, owner: str | None) -> datetime:
-    """When it was created, if it is this owner's. What is asked of the database is the same for every job."""
-    found = database.one("find_owner", id=job_id)
-    if found is None:
-        raise no_such_job()
-    if owner is not None and found["owner"] != owner:
-        raise of_another()
-    created_at: datetime = found["created_at"]
-    return created_at
-
-
-def check_owner(database: Database, owner: str, job_id: UUID) -> None:
-    """Raises the Refusal of a job that is not there, or not this owner's."""
-    find_created(database, job_id, owner)
+    """Raises the HttpError of a job that does not exist or is not this owner's."""
+    try:
+        return find_created_at(database, job_id, owner)
+    except NoSuchJob:
+        raise no_such_job() from None
+    except OfAnotherOwner:
+        raise job_of_another_visitor() from None
 
 
 def find_row(database: Database, owner: str, job_id: UUID) -> DictRow:
-    check_owner(database, owner, job_id)
-    return database.run("get_session_job", id=job_id)[0]
-
-
-def find_hold(database: Database) -> DictRow:
-    return database.run("get_hold", heartbeat_timeout=web().config.worker_heartbeat_timeout_sec)[0]
+    find_created(database, job_id, owner)
+    return get_owned_job(database, job_id)
 
 
 def find_job(owner: str, job_id: UUID) -> dict[str, Any]:
-    with web().connections.transaction() as database:
+    with web().connections.reading() as database:
         row = find_row(database, owner, job_id)
-        hold = find_hold(database)
-    return view_job(row, hold, web().config, web().files)
+        state = get_queue_state(database, web().config)
+    return view_job(row, state, web().config, web().store)
 
 
 def list_events(owner: str, job_id: UUID) -> list[dict[str, Any]]:
-    with web().connections.transaction() as database:
-        check_owner(database, owner, job_id)
-        events = database.run("list_events", id=job_id)
+    with web().connections.reading() as database:
+        find_created(database, job_id, owner)
+        events = jobs.list_events(database, job_id)
     return [view_event(event) for event in events]
 
 
 def retry(owner: str, job_id: UUID) -> dict[str, Any]:
-    """The job, queued again; 409 unless it is failed and its source is there."""
+    """The job, queued again; 409 unless it is failed and its source is there, 429 when the owner has too many."""
     with web().connections.transaction() as database:
-        check_owner(database, owner, job_id)
-        queued = retry_job(database, web().files, job_id)
-        row = database.run("get_session_job", id=job_id)[0]
-        hold = find_hold(database)
-    if not queued:
-        raise _why_not(row)
-    return view_job(row, hold, web().config, web().files)
+        find_created(database, job_id, owner)
+        lock_owner(database, owner)
+        if not retry_job(database, web().store, job_id):
+            raise not_retried(explain_refused_retry(database, job_id))
+        _check_active_jobs(database, owner)
+        row = get_owned_job(database, job_id)
+        state = get_queue_state(database, web().config)
+    return view_job(row, state, web().config, web().store)
 
 
-def _why_not(job: DictRow) -> Refusal:
-    if job["status"] != "failed":
-        return Refusal(409, f"the job is {job['status']}; only failed jobs are retried", Code.NOT_READY)
-    if job["error_code"] in REFUSALS:
-        return Refusal(409, "the file was refused, and nothing of it is stored", Code(job["error_code"]))
-    return Refusal(409, "the uploaded file is no longer kept: upload it again", Code.EXPIRED)
+def _check_active_jobs(database: Database, owner: str) -> None:
+    """Called after the job was queued, so that it is counted too. The exception rolls the transaction back."""
+    limit = web().config.session_max_active
+    if count_active_jobs(database, owner) > limit:
+        raise too_many_active(limit)
+
+
+def not_retried(refusal: RetryRefusal) -> HttpError:
+    match refusal.obstacle:
+        case Obstacle.NO_SUCH_JOB:
+            return no_such_job()
+        case Obstacle.NOT_FAILED:
+            return HttpError(409, f"the job is {refusal.status}; only failed jobs are retried", Code.NOT_READY)
+        case Obstacle.FILE_REFUSED:
+            return HttpError(409, "the file was refused, and nothing of it is stored", Code(refusal.error_code or ""))
+        case Obstacle.WAITS_FOR_JOBS:
+            return job_must_wait()
+        case Obstacle.NO_SOURCE:
+            return HttpError(409, "the uploaded file is no longer kept: upload it again", Code.EXPIRED)
+        case _:
+            assert_never(refusal.obstacle)

@@ -1,4 +1,4 @@
-"""The pages that people look at. The queue page works without a script too: forms to upload and retry, links."""
+"""The pages for people. The queue page works without JavaScript too: it has forms to upload and retry, and links."""
 
 from __future__ import annotations
 
@@ -6,36 +6,42 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from convertq.queue.errors import Code
+from convertq.queue.quantities import size
+from convertq.queue.status import JobStatus
 from convertq.web import jobs
+from convertq.web.bulk_upload import MAX_FILES, BulkResult, receive_bulk_upload
 from convertq.web.context import web
-from convertq.web.many_files import MOST_FILES, Receipt, receive_files
-from convertq.web.refusal import DatabaseDown, Refusal
+from convertq.web.http_error import NO_SUCH_PAGE, DatabaseDown, HttpError
+from convertq.web.json_response import asks_for_problem, error_response
 from convertq.web.session import owner
 from convertq.web.wording import (
     AWAY,
     BUSY,
-    NO_NAME,
-    SEND_AGAIN,
     STATES,
     age,
-    detail_of,
     errors_in_words,
-    help_for,
     limit_in_words,
     percent_of,
-    state_of,
+    with_time_left,
 )
-from convertq.worker.errors import Code
-from convertq.worker.words import size
 from flask import Blueprint, Response, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 pages = Blueprint("pages", __name__)
 
-FILTERS = ("complete", "failed")
-#: what the script clones and fills
+FILTERS = (JobStatus.COMPLETE, JobStatus.FAILED)
+#: The row that the script clones and fills.
 BLANK = {"id": "", "status": "", "can_download": False, "can_retry": False}
-BLANK_LOOK = {**STATES["queued"], "name": "", "help": None, "percent": None, "size": "", "age": "", "created_at": ""}
+BLANK_VIEW = {
+    **STATES[JobStatus.QUEUED],
+    "name": "",
+    "help": None,
+    "percent": None,
+    "size": "",
+    "age": "",
+    "created_at": "",
+}
 
 
 @pages.get("/")
@@ -51,27 +57,25 @@ def queue() -> Response:
 
 def _queue_page(code: int, shown: jobs.Page, status: str, *, away: bool = False) -> Response:
     config = web().config
-    errors = errors_in_words(config.max_upload_bytes)
     now = datetime.now(UTC)
     text = render_template(
-        "queue.html", jobs=[(job, _look(job, now, errors, held=shown.held)) for job in shown.jobs], active=shown.active,
-        next=shown.next, status=status, held=shown.held, away=away, said=_said(),
+        "queue.html", jobs=[(job, _row_view(job, now)) for job in shown.jobs],
+        active=shown.active, next=shown.next, status=status, held=shown.held, away=away, result=_bulk_result(),
         before=_cursor(request.args.get("before")), mappings=config.mappings_allowed,
         max_bytes=config.max_upload_bytes, max_size=limit_in_words(config.max_upload_bytes),
-        words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_LOOK, most_files=MOST_FILES,
-        wording={"states": STATES, "errors": errors, "send_again": SEND_AGAIN, "no_name": NO_NAME},
+        words={"busy": BUSY, "away": AWAY}, blank=BLANK, blank_view=BLANK_VIEW, max_files=MAX_FILES,
+        wording={"states": STATES, "errors": errors_in_words(config.max_upload_bytes)},
     )  # fmt: skip
     return make_response(text, code)
 
 
-def _look(job: dict[str, Any], now: datetime, errors: dict[str, dict[str, str]], *, held: bool) -> dict[str, Any]:
-    state = state_of(job, now, held=held)
+def _row_view(job: dict[str, Any], now: datetime) -> dict[str, Any]:
+    shown = job["display"]
     return {
-        **STATES[state],
-        "detail": detail_of(job, state, now),
-        "help": help_for(job, errors),
+        **STATES[shown["state"]],
+        **shown,
+        "detail": with_time_left(shown, now),
         "percent": percent_of(job),
-        "name": job["original_filename"] or NO_NAME,
         "size": size(job["bytes"]),
         "age": age(job["created_at"], now),
         "created_at": job["created_at"].isoformat(),
@@ -80,9 +84,9 @@ def _look(job: dict[str, Any], now: datetime, errors: dict[str, dict[str, str]],
 
 @pages.post("/upload")
 def upload() -> AnyResponse:
-    """For a browser without a script; the script sends each file to the API."""
-    receipt = receive_files(request, owner())
-    return redirect(url_for("pages.queue", **{name: number for name, number in vars(receipt).items() if number}), 303)
+    """For browsers without JavaScript; the script sends each file to the API."""
+    result = receive_bulk_upload(request, owner())
+    return redirect(url_for("pages.queue", **{name: number for name, number in vars(result).items() if number}), 303)
 
 
 @pages.post("/jobs/<uuid:job_id>/retry")
@@ -93,24 +97,26 @@ def retry(job_id: UUID) -> AnyResponse:
 
 @pages.get("/admin")
 def admin() -> Response:
-    """Without anything to see: what it shows, its script asks for with the operator's token."""
+    """The page contains no data: its script requests it with the operator's token."""
     if web().config.admin_token is None:
-        raise Refusal(404, "there is nothing here")
+        raise HttpError(404, NO_SUCH_PAGE)
     return make_response(render_template("admin.html", codes=list(Code)))
 
 
-@pages.errorhandler(Refusal)
-def say(refusal: Refusal) -> Response:
-    away = AWAY if isinstance(refusal, DatabaseDown) else None
-    answer = make_response(render_template("refusal.html", refusal=refusal, away=away), refusal.status)
-    answer.headers.extend(refusal.headers)
-    return answer
+@pages.errorhandler(HttpError)
+def error_page(error: HttpError) -> Response:
+    if asks_for_problem():
+        return error_response(error)
+    unreachable = AWAY if isinstance(error, DatabaseDown) else None
+    response = make_response(render_template("error.html", error=error, away=unreachable), error.status)
+    response.headers.extend(error.headers)
+    return response
 
 
-def _said() -> dict[str, str] | None:
-    """What became of the form that led here."""
-    told = Receipt(*(max(request.args.get(name, 0, int), 0) for name in ("sent", "refused", "full")))
-    return told.in_words() if told != Receipt() else None
+def _bulk_result() -> dict[str, str] | None:
+    """The result of the form that redirected to this page."""
+    result = BulkResult(*(max(request.args.get(name, 0, int), 0) for name in ("sent", "refused", "full")))
+    return result.as_message() if result != BulkResult() else None
 
 
 def _cursor(text: str | None) -> UUID | None:

@@ -1,53 +1,98 @@
-"""The connections of one web process: few, bounded in every wait, taken for one short transaction at a time.
+"""The database connections of one web process: few, with a limit for every wait, used for one short transaction each.
 
-While the database is away one request in a second tries it and the others are told at once, so that a page that needs
-no database is never kept waiting behind those that do.
+During an outage of the database one request per second tries to connect and the others fail at once, so that requests
+that need no database never wait behind those that do.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import gevent
 import psycopg
-from convertq.web.refusal import DatabaseDown
-from convertq.worker.config import Config
-from convertq.worker.db import NOT_CONNECTED, BoundedConnection, Database, SchemaError, connect
-from convertq.worker.errors import one_line
-from convertq.worker.log import Log
+from convertq.queue.config import Config
+from convertq.queue.database.connection import CONNECT_TIMEOUT_SECONDS, BoundedConnection, connect
+from convertq.queue.database.database import Database
+from convertq.queue.database.errors import NOT_CONNECTED, SchemaError
+from convertq.queue.errors import one_line
+from convertq.queue.log.lines import Log
+from convertq.web.http_error import DatabaseDown
+from gevent import monkey
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout, TooManyRequests
 
-CONNECTIONS = 8  # of one process; a request holds one for milliseconds, and none while it uploads or downloads
-MAX_WAITING = 100  # requests
-STATEMENT_TIMEOUT = 5  # s
-PATIENCE = 7.0  # s: for a server, or a network, that says nothing at all
-WAIT = 2.0  # s for a connection
-TRY_AGAIN_AFTER = 1.0  # s
-#: what says that the database cannot be used now; any other error is a bug, and is shown as one
-AWAY = (
+_poll = monkey.get_original("select", "poll")  # gevent's poll would switch to other requests.
+
+CONNECTIONS = 8  # Of one process. A request uses one for milliseconds, and none during an upload or download.
+MAX_WAITING = 2000  # Requests: as many as a process accepts clients.
+STATEMENT_TIMEOUT_SECONDS = 5
+ANSWER_TIMEOUT_SECONDS = 7.0  # For a server or a network that sends nothing at all.
+WAIT_SECONDS = 5.0  # For a free connection.
+WAIT_WITH_A_FILE_SECONDS = 20.0  # For a free connection, after a client has sent a whole file.
+RECONNECT_SECONDS = 1.0
+#: The reasons of an outage that everybody may see.
+NOT_REACHABLE, TIMED_OUT, ALL_IN_USE = (
+    "the database is not reachable", "the database did not answer in time", "every connection is in use",
+)  # fmt: skip
+#: Errors that mean that the database cannot be used at the moment; any other error is a bug.
+UNAVAILABLE = (
     psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, TooManyRequests, SchemaError,
     psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName,
 )  # fmt: skip
 
 
+def resolve_names(conninfo: str) -> None:
+    """Raises OperationalError when the name server does not answer.
+
+    libpq resolves names itself and blocks, so that this process would serve no request meanwhile. gevent's resolver
+    waits in a thread. A name that does not exist is left to libpq, which reports it at once.
+    """
+    parameters = conninfo_to_dict(conninfo)
+    hosts = [] if parameters.get("hostaddr") else str(parameters.get("host") or "").split(",")
+    for host in hosts:
+        if not host or host.startswith(("/", "@")):
+            continue
+        try:
+            with gevent.Timeout(CONNECT_TIMEOUT_SECONDS, TimeoutError()), contextlib.suppress(socket.gaierror):
+                socket.getaddrinfo(host, None)
+        except TimeoutError:
+            raise psycopg.OperationalError(f"could not resolve {host}: the name server does not answer") from None
+
+
+def check_if_readable(connection: psycopg.Connection[Any]) -> None:
+    """Checks an idle connection with a round trip only if there is something to read from it.
+
+    A server that closes a connection sends its reason, and the end of the stream is readable too. A check before every
+    request would cost another round trip.
+    """
+    poll = _poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        ConnectionPool.check_connection(connection)
+
+
 class Connections:
-    """Made before the fork, opened after it."""
+    """The pool is created before the fork and opened after it."""
 
     def __init__(self, config: Config, log: Log) -> None:
         self._url, self._log = config.database, log
         self._pool = ConnectionPool(
             connection_class=self._connection_class(), min_size=0, max_size=CONNECTIONS, max_waiting=MAX_WAITING,
-            timeout=WAIT, max_idle=60, reconnect_timeout=0, check=ConnectionPool.check_connection, open=False,
+            timeout=WAIT_SECONDS, max_idle=60, reconnect_timeout=0, check=check_if_readable, open=False,
         )  # fmt: skip
         self._lock = threading.Lock()
-        self._reason, self._try_at = "", 0.0
-        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # this says it once, and in one line
+        self._reason, self._public_reason, self._reconnect_at = "", "", 0.0
+        logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # An outage is logged once, as db_down.
         logging.getLogger("psycopg.pool").propagate = False
 
     def open(self) -> None:
@@ -58,23 +103,37 @@ class Connections:
 
     @contextmanager
     def transaction(self) -> Iterator[Database]:
-        """One transaction of one request. Raises DatabaseDown."""
+        """Raises DatabaseDown."""
         with self.session() as database, database.transaction():
             yield database
 
     @contextmanager
-    def session(self) -> Iterator[Database]:
-        """For what makes its own transactions. Raises DatabaseDown."""
-        self._refuse_while_away()
+    def reading(self) -> Iterator[Database]:
+        """For statements that only read: each of them is its own transaction, which saves two round trips.
+
+        Behind a connection pooler all of them are one transaction, because timeouts are set per transaction there.
+        Raises DatabaseDown.
+        """
+        with self.session() as database:
+            if database.connection.is_pooled:
+                with database.transaction():
+                    yield database
+            else:
+                yield database
+
+    @contextmanager
+    def session(self, wait_seconds: float = WAIT_SECONDS) -> Iterator[Database]:
+        """For callers that open their own transactions. Raises DatabaseDown."""
+        self._fail_during_outage()
         try:
-            with self._pool.connection() as connection:
-                self._note("")
+            with self._pool.connection(wait_seconds) as connection:
+                self._set_state("")
                 yield Database(connection, self._url.schema)
-        except AWAY as error:
+        except UNAVAILABLE as error:
             raise self._down(error) from error
 
     def _connection_class(self) -> type[BoundedConnection]:
-        """psycopg's pool makes a connection by its class; ours is made as every process of convertq makes it."""
+        """psycopg's pool connects through a class; this one connects as every process of convertq does."""
         connections = self
 
         class PooledConnection(BoundedConnection):
@@ -85,48 +144,57 @@ class Connections:
         return PooledConnection
 
     def _connect(self) -> BoundedConnection:
-        """On a thread of the pool, which keeps no reason: it is noted here for whoever waits."""
+        """Runs in a thread of the pool, which discards the error; it is kept here for the requests that wait."""
         try:
-            opened = connect(self._url, "convertq:web", statement_timeout=STATEMENT_TIMEOUT)
-            opened.patience = PATIENCE
+            resolve_names(self._url.conninfo)
+            opened = connect(self._url, "convertq:web", statement_timeout=STATEMENT_TIMEOUT_SECONDS)
+            opened.answer_timeout_seconds = ANSWER_TIMEOUT_SECONDS
             with ExitStack() as on_failure:
                 on_failure.callback(opened.close)
                 Database(opened, self._url.schema).check_schema()
                 on_failure.pop_all()
         except Exception as error:
-            self._note(one_line(str(error)))
+            self._set_outage(error)
             raise
         return opened
 
-    def _refuse_while_away(self) -> None:
-        """Once it is known to be away: of those that come within a second one alone tries, and waits only for that."""
+    def _fail_during_outage(self) -> None:
+        """During a known outage, one request per second tries to connect and the others fail at once."""
         with self._lock:
             if not self._reason:
                 return
-            if time.monotonic() < self._try_at:
-                raise DatabaseDown(self._reason)
-            self._try_at = math.inf
+            if time.monotonic() < self._reconnect_at:
+                raise self._current_outage()
+            self._reconnect_at = math.inf
         try:
             self._connect().close()
         except (psycopg.Error, SchemaError) as error:
             raise self._down(error) from error
         finally:
-            self._try_at = time.monotonic() + TRY_AGAIN_AFTER
-        self._note("")
+            self._reconnect_at = time.monotonic() + RECONNECT_SECONDS
+        self._set_state("")
 
     def _down(self, error: BaseException) -> DatabaseDown:
         state = error.sqlstate if isinstance(error, psycopg.Error) else None
         if state and not state.startswith(NOT_CONNECTED):
-            return DatabaseDown(one_line(str(error)))  # it is there, and could not do this just now
-        if isinstance(error, PoolTimeout | TooManyRequests):  # who could not connect has noted why; else all are in use
-            return DatabaseDown(self._reason or "every connection is in use")
-        self._note(one_line(str(error)))
-        return DatabaseDown(self._reason)
+            return DatabaseDown(one_line(str(error)), TIMED_OUT)  # The server is up, but this statement failed.
+        if isinstance(error, PoolTimeout | TooManyRequests):  # _connect has kept the reason, if there is one.
+            return self._current_outage() if self._reason else DatabaseDown(ALL_IN_USE, ALL_IN_USE)
+        self._set_outage(error)
+        return self._current_outage()
 
-    def _note(self, reason: str) -> None:
-        """Each change is logged once."""
+    def _current_outage(self) -> DatabaseDown:
+        return DatabaseDown(self._reason, self._public_reason)
+
+    def _set_outage(self, error: BaseException) -> None:
+        """Only a SchemaError is shown to everybody: libpq's messages name hosts, ports and roles."""
+        reason = one_line(str(error))
+        self._set_state(reason, reason if isinstance(error, SchemaError) else NOT_REACHABLE)
+
+    def _set_state(self, reason: str, public_reason: str = "") -> None:
+        """Logs each change between up and down once."""
         with self._lock:
-            before, self._reason = self._reason, reason
+            before, self._reason, self._public_reason = self._reason, reason, public_reason
         if bool(before) != bool(reason):
-            told = {"error_message": reason} if reason else {}
-            self._log("db_down" if reason else "db_up", **told, pid=os.getpid())
+            fields = {"error_message": reason} if reason else {}
+            self._log("db_down" if reason else "db_up", **fields, pid=os.getpid())

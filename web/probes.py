@@ -1,10 +1,11 @@
-"""What a load balancer asks: whether this process lives, and whether it can do its work."""
+"""For load balancers: whether this process is alive, and whether it can serve requests."""
 
 from __future__ import annotations
 
+from convertq.web.admin_token import is_operator
 from convertq.web.context import web
-from convertq.web.json_answer import json_answer
-from convertq.web.refusal import DatabaseDown, Refusal
+from convertq.web.http_error import DatabaseDown, HttpError
+from convertq.web.json_response import json_response
 from flask import Blueprint, Response
 
 probes = Blueprint("probes", __name__)
@@ -12,15 +13,17 @@ probes = Blueprint("probes", __name__)
 
 @probes.get("/health")
 def health() -> Response:
-    """Alive; it asks nobody else, so that a database that is down restarts no web process."""
-    return json_answer({"status": "alive"})
+    """Does not use the database, so that an outage of it restarts no web process."""
+    return json_response({"status": "alive"})
 
 
 @probes.get("/ready")
 def ready() -> Response:
+    """Only operators get the full reason: it may name the database's host, port and role."""
     try:
         with web().connections.session() as database:
             database.check_schema()
     except DatabaseDown as down:
-        raise Refusal(503, f"not ready: {down.reason}", headers=down.headers) from down
-    return json_answer({"status": "ready"})
+        reason = down.reason if is_operator() else down.public_reason
+        raise HttpError(503, f"not ready: {reason}", headers=down.headers) from down
+    return json_response({"status": "ready"})

@@ -1,47 +1,40 @@
 """One sentence for the visitor whose file it is: where the job is, why, and what happens next.
 
-The operator's sentence (`convertq show`) names hosts, commands and hours of the server's clock. This one names none of
-them, and does not change while nothing happens, so that a page which asks again is told so in a few bytes.
+It names no host, no command and no time of the server's clock, and does not change while nothing happens: a page that
+polls is answered in a few bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from convertq.queue.explain import Explanation, State
 
-from convertq.worker.submission import REFUSALS
-
-Row = Mapping[str, Any]
 BUSY = "Converter busy — jobs will resume automatically"
+WAITS_FOR_OTHERS = "Stored; it is queued as soon as what it waits for is complete"
+EXPIRED = "Converted, but the result has expired: upload the file again"
+
+#: {attempts}: `2 of 3`; {reason}: why the last attempt failed.
+SENTENCES = {
+    State.STORED: WAITS_FOR_OTHERS,
+    State.BLOCKED: WAITS_FOR_OTHERS,
+    State.RELEASED: WAITS_FOR_OTHERS,
+    State.PAUSED: BUSY,
+    State.PARKED: "Set aside: it waits until the operator lets it go on",
+    State.RETRYING: "Waits for attempt {attempts}: {reason}",
+    State.QUEUED: "Waits for its turn",
+    State.PROCESSING: "Being converted, attempt {attempts}",
+    State.LOST: "Being converted, attempt {attempts}",
+    State.COMPLETE: "Converted",
+    State.EXPIRED: EXPIRED,
+    State.MISSING: EXPIRED,
+    State.REFUSED: "Refused: {reason}",
+    State.FAILED: "Failed: {reason}",
+    State.GIVEN_UP: "Given up: {reason}",
+}
 
 
-def why(job: Row, hold: Row, max_attempts: int) -> str:
-    """`job` as list_session_jobs gives it, `hold` a row of get_hold."""
-    match job["status"]:
-        case "uploaded":
-            return "Stored; it is queued as soon as what it waits for is complete"
-        case "queued":
-            return _queued(job, hold, max_attempts)
-        case "processing":
-            return f"Being converted, attempt {job['attempt_count']} of {max_attempts}"
-        case "complete":
-            return "Converted" if job["has_result"] else "Converted, but the result has expired: upload the file again"
-    return _failed(job)
-
-
-def _queued(job: Row, hold: Row, max_attempts: int) -> str:
-    if hold["breaker"] != "closed":
-        return BUSY
-    if job["retry_after"] is not None and job["retry_after"] > job["now"]:
-        reason = job["last_error"] or "the attempt before failed"
-        return f"Waits for attempt {job['attempt_count'] + 1} of {max_attempts}: {reason}"
-    if hold["active_servers"] == 0:
+def why(found: Explanation, *, has_workers: bool) -> str:
+    if found.state is State.QUEUED and not has_workers:
         return "Waits: no converter is running just now"
-    return "Waits for its turn"
-
-
-def _failed(job: Row) -> str:
-    reason = job["error_message"] or "no reason is recorded"
-    if job["error_code"] in REFUSALS:
-        return f"Refused: {reason}"
-    return f"Given up: {reason}" if job["dead_letter"] else f"Failed: {reason}"
+    unknown = "the attempt before failed" if found.state is State.RETRYING else "no reason is recorded"
+    attempts = f"{found.attempt} of {found.most_attempts}"
+    return SENTENCES[found.state].format(attempts=attempts, reason=found.reason or unknown)

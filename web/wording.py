@@ -1,40 +1,45 @@
-"""What the pages say of a job: a word, a detail, and for what went wrong what happened and what to do about it.
+"""The words of the pages for a job: a word, a detail, and after an error what happened and what to do about it.
 
-The script of the page is given the same tables, so that a list looks alike whoever draws it.
+The server chooses them for every job. The pages' script has the table of states too, for the tone and the icon of each,
+and for uploads that the server does not know yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from convertq.worker.errors import Code
-from convertq.worker.submission import REFUSALS
-from convertq.worker.words import counted, size
+from convertq.queue.errors import Code
+from convertq.queue.explain import Explanation, State
+from convertq.queue.quantities import counted, size
+from convertq.queue.status import JobStatus
 
-#: where a job is: how it looks (tone, icon), the word for it, and a detail
+#: Where a job is: how it looks (tone, icon), the word for it, and a detail.
 STATES: dict[str, dict[str, str]] = {
-    "uploaded": {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "for another file to be done"},
-    "queued": {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "in line"},
+    JobStatus.UPLOADED: {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "for another file to be done"},
+    JobStatus.QUEUED: {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "in line"},
     "held": {"tone": "warn", "icon": "pause", "word": "Paused", "detail": "goes on by itself"},
+    "parked": {"tone": "idle", "icon": "pause", "word": "Set aside", "detail": "by the operator"},
     "retrying": {"tone": "warn", "icon": "clock", "word": "Trying again", "detail": "after a problem"},
-    "processing": {"tone": "busy", "icon": "spin", "word": "Converting", "detail": ""},
+    JobStatus.PROCESSING: {"tone": "busy", "icon": "spin", "word": "Converting", "detail": ""},
     "reading": {"tone": "busy", "icon": "spin", "word": "Reading", "detail": ""},
     "converting": {"tone": "busy", "icon": "spin", "word": "Converting", "detail": ""},
     "writing": {"tone": "busy", "icon": "spin", "word": "Saving", "detail": ""},
-    "complete": {"tone": "good", "icon": "check", "word": "Ready", "detail": "to download"},
+    JobStatus.COMPLETE: {"tone": "good", "icon": "check", "word": "Ready", "detail": "to download"},
     "expired": {"tone": "idle", "icon": "clock", "word": "Removed", "detail": "was kept for a while"},
-    "failed": {"tone": "bad", "icon": "alert", "word": "Failed", "detail": ""},
+    JobStatus.FAILED: {"tone": "bad", "icon": "alert", "word": "Failed", "detail": ""},
     "sending": {"tone": "busy", "icon": "up", "word": "Uploading", "detail": ""},
     "unsent": {"tone": "idle", "icon": "up", "word": "Uploading soon", "detail": "others go first"},
     "stalled": {"tone": "warn", "icon": "pause", "word": "Not sent yet", "detail": "tries again by itself"},
     "refused": {"tone": "bad", "icon": "alert", "word": "Not accepted", "detail": ""},
 }
 
-NO_NAME = "(no name)"  # other programs store jobs too, and need not give one
+NO_NAME = "(no name)"  # other programs may store jobs without one
 SEND_AGAIN = "What was uploaded is no longer here: upload the file again."
 
-#: what happened, and what the reader can do
+#: What happened, and what the reader can do.
 ERRORS: dict[Code, tuple[str, str]] = {
     Code.NOT_PDF: (
         "This is not a PDF.",
@@ -58,7 +63,7 @@ ERRORS: dict[Code, tuple[str, str]] = {
     ),
     Code.IO_ERROR: (
         "The file could not be read, or its result not be stored.",
-        "It is not about your file. Try again; if that fails too, tell whoever runs this service.",
+        "It is not about your file. Try again; if that fails too, tell the operator of this service.",
     ),
     Code.NOT_READY: (
         "The result is not ready yet.",
@@ -66,20 +71,20 @@ ERRORS: dict[Code, tuple[str, str]] = {
     ),
     Code.EXPIRED: (
         "The result has been removed.",
-        "Results are kept for a limited time. Upload the PDF again to have it converted anew.",
+        "Results are kept for a limited time. Upload the PDF again to have it converted again.",
     ),
     Code.FORBIDDEN: (
         "This is not allowed from here.",
         "Files can be seen and changed only in the browser that uploaded them, on the pages of this site. "
-        "Load this page anew, and tell whoever runs this service if that does not help.",
+        "Reload this page, and tell the operator of this service if that does not help.",
     ),
     Code.UNKNOWN: (
         "Something unexpected happened.",
-        "Try again; if that fails too, tell whoever runs this service what the line below says.",
+        "Try again; if that fails too, tell the operator of this service what the line below says.",
     ),
 }
 
-#: without a script; with one they come and go by themselves
+#: Notices above the list; the script shows and hides them.
 BUSY = ("Converter busy — jobs will resume automatically", "You can go on uploading. Nothing is lost.")
 AWAY = (
     "The queue cannot be reached at the moment",
@@ -87,59 +92,90 @@ AWAY = (
 )
 
 
+@lru_cache(maxsize=4)
 def errors_in_words(max_bytes: int) -> dict[str, dict[str, str]]:
     limit = limit_in_words(max_bytes)
     return {code: {"what": what, "advice": advice.format(limit=limit)} for code, (what, advice) in ERRORS.items()}
 
 
 def limit_in_words(max_bytes: int) -> str:
-    """`50 MB`, as people say it, for 50 MiB."""
+    """`50 MB` for 50 MiB, as people write it."""
     return f"{max_bytes >> 20} MB" if max_bytes % (1 << 20) == 0 else size(max_bytes)
 
 
-def state_of(job: dict[str, Any], now: datetime, *, held: bool) -> str:
-    """A key of STATES."""
-    status = str(job["status"])
-    if status == "queued" and held:
-        return "held"
-    if status == "queued" and job["retry_after"] and job["retry_after"] > now:
-        return "retrying"
-    if status == "processing" and job["progress"]:
+#: Where a job is, as the pages know it; of a job that is being converted, the step that it is in.
+PAGE_STATES = {
+    State.STORED: JobStatus.UPLOADED,
+    State.BLOCKED: JobStatus.UPLOADED,
+    State.RELEASED: JobStatus.UPLOADED,
+    State.PAUSED: "held",
+    State.LOST: JobStatus.PROCESSING,
+    State.MISSING: "expired",
+    State.REFUSED: JobStatus.FAILED,
+    State.GIVEN_UP: JobStatus.FAILED,
+}
+
+
+def display(job: Mapping[str, Any], found: Explanation, max_bytes: int) -> dict[str, Any]:
+    """What the pages show of a job, in words. Its keys are public: the API sends them to the pages' script.
+
+    `until`: a page adds how long it is until then, in front of the detail.
+    """
+    state = _page_state(job, found)
+    return {
+        "state": state,
+        "is_active": JobStatus(job["status"]).is_active,
+        "name": job["original_filename"] or NO_NAME,
+        "word": STATES[state]["word"],
+        "detail": _detail(job, found, STATES[state]["detail"]),
+        "until": found.until if found.state is State.RETRYING else None,
+        "help": _help(found, errors_in_words(max_bytes)),
+    }
+
+
+def _page_state(job: Mapping[str, Any], found: Explanation) -> str:
+    if job["status"] == JobStatus.PROCESSING and job["progress"]:
         return str(job["progress"]["step"])
-    if status == "complete" and not job["can_download"]:
-        return "expired"
-    return status
+    return PAGE_STATES.get(found.state, str(found.state))
 
 
-def help_for(job: dict[str, Any], errors: dict[str, dict[str, str]]) -> dict[str, str] | None:
-    """None when nothing went wrong."""
-    if job["status"] == "complete" and not job["can_download"]:
+def _detail(job: Mapping[str, Any], found: Explanation, usual: str) -> str:
+    match found.state:
+        case State.COMPLETE if job["started_at"] and job["completed_at"]:
+            return f"took {span((job['completed_at'] - job['started_at']).total_seconds())}"
+        case State.RETRYING:
+            return f"attempt {found.attempt}"
+        case State.REFUSED:
+            return "not accepted"
+        case State.FAILED | State.GIVEN_UP:
+            return f"after {counted(found.attempt, 'attempt')}"
+    return usual
+
+
+def _help(found: Explanation, errors: Mapping[str, dict[str, str]]) -> dict[str, str] | None:
+    """What happened, what to do, and the recorded error; None when nothing went wrong."""
+    if found.state in (State.EXPIRED, State.MISSING):
         return {**errors[Code.EXPIRED], "detail": ""}
-    if job["status"] != "failed":
+    if found.state not in (State.REFUSED, State.FAILED, State.GIVEN_UP):
         return None
-    code = job["error_code"] if job["error_code"] in errors else Code.UNKNOWN
-    said = errors[code]
-    advice = said["advice"] if job["can_retry"] or code in REFUSALS else SEND_AGAIN
-    return {"what": said["what"], "advice": advice, "detail": f"{job['error_code']}: {job['error_message'] or '–'}"}
+    words = errors.get(found.error_code or "", errors[Code.UNKNOWN])
+    advice = words["advice"] if found.can_retry or found.state is State.REFUSED else SEND_AGAIN
+    return {"what": words["what"], "advice": advice, "detail": f"{found.error_code}: {found.reason or '–'}"}
 
 
-def detail_of(job: dict[str, Any], state: str, now: datetime) -> str:
-    if state == "complete" and job["started_at"] and job["completed_at"]:
-        return f"took {span((job['completed_at'] - job['started_at']).total_seconds())}"
-    if state == "retrying":
-        seconds = (job["retry_after"] - now).total_seconds()
-        return f"in {span(seconds)}, attempt {job['attempt_count'] + 1}"
-    if state == "failed":
-        return "not accepted" if job["error_code"] in REFUSALS else f"after {counted(job['attempt_count'], 'attempt')}"
-    return STATES[state]["detail"]
+def percent_of(job: Mapping[str, Any]) -> int | None:
+    return int(job["progress"]["percent"]) if job["status"] == JobStatus.PROCESSING and job["progress"] else None
 
 
-def percent_of(job: dict[str, Any]) -> int | None:
-    return int(job["progress"]["percent"]) if job["status"] == "processing" and job["progress"] else None
+def with_time_left(shown: Mapping[str, Any], now: datetime) -> str:
+    """The detail, with the time until the state ends by itself in front of it where that is known."""
+    if shown["until"] is None:
+        return str(shown["detail"])
+    return f"in {span((shown['until'] - now).total_seconds())}, {shown['detail']}"
 
 
 def span(seconds: float) -> str:
-    """`under 1 s`, `12 s`, `3 min`, `2 h`, `4 days`: one unit, as people say it."""
+    """`under 1 s`, `12 s`, `3 min`, `2 h`, `4 days`: in one unit."""
     if seconds < 1:
         return "under 1 s"
     if seconds < 60:

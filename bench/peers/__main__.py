@@ -1,8 +1,9 @@
-"""What the benchmark asks of a peer besides work, in the peer's own environment; ids come on stdin, one a line.
+"""What the benchmark needs of a peer, in the peer's own environment; ids come on stdin, one on each line.
 
-    python -m bench.peers procrastinate|pgqueuer prepare|enqueue|submit
+    python -m bench.peers procrastinate|pgqueuer|dramatiq prepare|enqueue|submit|work
 
-`submit` hands in each job as its id arrives, and prints the monotonic time just before.
+`submit` submits each job as its id arrives, and prints the monotonic time just before. `work` is for a peer whose own
+command has no way to run on uvloop.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import importlib
 import sys
 import time
 
+import uvloop
+
 
 async def run(peer: str, verb: str) -> None:
     app = importlib.import_module(f"bench.peers.{peer}_app")
     await app.open_up()
-    if verb == "prepare":
-        await app.prepare()
+    if verb in ("prepare", "work"):
+        await getattr(app, verb)()
     elif verb == "enqueue":
         await app.enqueue(sys.stdin.read().split())
     else:
@@ -28,4 +31,4 @@ async def run(peer: str, verb: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], sys.argv[2]))
+    uvloop.run(run(sys.argv[1], sys.argv[2]))

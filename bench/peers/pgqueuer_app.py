@@ -1,51 +1,52 @@
-"""PgQueuer: an entrypoint whose blocking work is done in a thread, as PgQueuer asks: its heartbeats need the loop."""
+"""PgQueuer: an entrypoint on aiohttp, and one that does the whole job where the event loop runs."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import asyncpg
 from pgqueuer import AsyncpgDriver, Job, PgQueuer, Queries
 
-from bench.peers import work
+from bench.peers import async_work, work
 
 opened: list[Queries] = []
 
 
 @asynccontextmanager
 async def main() -> AsyncIterator[PgQueuer]:
-    """What `pgq run` runs: one direct connection, as its documentation advises for a worker, and one thread.
+    """What `pgq run` runs, with as many jobs under way as its share of N.
 
-    Of everybody as many processes are started as jobs are to be under way.
+    The limit is a semaphore of the process: PgQueuer's own `concurrency_limit` is kept in the database and costs more.
     """
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    places = asyncio.Semaphore(int(os.environ["CONCURRENCY"]))
+
+    async def convert(job: Job) -> None:
+        assert job.payload
+        async with places:
+            await async_work.convert(job.payload.decode())
+
     yield await queue_for(convert)
 
 
 @asynccontextmanager
 async def blocking() -> AsyncIterator[PgQueuer]:
-    """Faster, and no way to run it: while a job is done nothing beats for the others of its batch."""
-    yield await queue_for(convert_in_the_loop)
+    """While a job is done, no heartbeat is sent for the others of its batch."""
+
+    async def convert(job: Job) -> None:
+        assert job.payload
+        work.convert(job.payload.decode())
+
+    yield await queue_for(convert)
 
 
 async def queue_for(entrypoint: Callable[[Job], Awaitable[None]]) -> PgQueuer:
+    """One direct connection, as PgQueuer's documentation advises for a worker."""
     queue = PgQueuer(AsyncpgDriver(await asyncpg.connect(os.environ["DATABASE_URL"])))
     queue.entrypoint("convert")(entrypoint)
     return queue
-
-
-async def convert(job: Job) -> None:
-    assert job.payload
-    await asyncio.to_thread(work.convert, job.payload.decode())
-
-
-async def convert_in_the_loop(job: Job) -> None:
-    assert job.payload
-    work.convert(job.payload.decode())
 
 
 async def open_up() -> None:

@@ -1,4 +1,4 @@
-"""Procrastinate: a synchronous task, which its worker runs in a thread."""
+"""Procrastinate: an asynchronous task, on uvloop."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import procrastinate
 
-from bench.peers import work
+from bench.peers import async_work
 
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE_URL"]))
-convert = app.task(work.convert, name="convert")
+convert = app.task(async_work.convert, name="convert")
 
 
 async def open_up() -> None:
@@ -27,3 +27,7 @@ async def enqueue(ids: Sequence[str]) -> None:
 
 async def submit(job_id: str) -> None:
     await convert.defer_async(job_id=job_id)
+
+
+async def work() -> None:
+    await app.run_worker_async(concurrency=int(os.environ["CONCURRENCY"]))

@@ -1,48 +1,62 @@
-"""The job as a user of any Python queue would write it: `requests` for the gateway, and a result written atomically."""
+"""The job as a user of a queue in Python would write it when it has to be fast: urllib3 for the gateway, then a file.
+
+Every peer does the same: it reads the PDF, posts it as multipart, checks that the answer is well-formed XML, writes it
+to a temporary file, syncs that, renames it and syncs the directory.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from pathlib import Path
+from xml.parsers import expat
 
-import requests
+import urllib3
 
 GATEWAY = os.environ.get("GATEWAY_URL", "") + "/process"
 UPLOADS = Path(os.environ.get("UPLOADS_DIR", ""))
 RESULTS = Path(os.environ.get("RESULTS_DIR", ""))
 
-kept = threading.local()  # a session for each thread: its connection is kept
+kept = threading.local()  # one pool for each thread, so that its connection is used again
 
 
 def convert(job_id: str) -> None:
-    with open(UPLOADS / f"{job_id}.pdf", "rb") as source:
-        answer = session().post(
-            GATEWAY,
-            files={"file": (f"{job_id}.pdf", source, "application/pdf")},
-            data={"mapping": "pt_simon_invoice_v1", "pretty": "1"},
-            headers={"Accept": "application/xml", "X-Correlation-ID": job_id},
-            timeout=180,
-        )
-    answer.raise_for_status()
-    write(job_id, answer.content)
+    body, headers = request(job_id)
+    answer = pool().request("POST", GATEWAY, body=body, headers=headers, timeout=180, retries=False)
+    if answer.status != 200:
+        raise RuntimeError(f"the gateway answered {answer.status}")
+    keep(job_id, answer.data)
 
 
-def session() -> requests.Session:
-    if not hasattr(kept, "session"):
-        kept.session = requests.Session()
-    found: requests.Session = kept.session
+def request(job_id: str) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers. Encoding them here is cheaper than through aiohttp's FormData."""
+    pdf = (UPLOADS / f"{job_id}.pdf").read_bytes()
+    body, content_type = urllib3.encode_multipart_formdata({
+        "file": (f"{job_id}.pdf", pdf, "application/pdf"), "mapping": "pt_simon_invoice_v1", "pretty": "1",
+    })  # fmt: skip
+    return body, {"Content-Type": content_type, "Accept": "application/xml", "X-Correlation-ID": job_id}
+
+
+def pool() -> urllib3.PoolManager:
+    if not hasattr(kept, "pool"):
+        kept.pool = urllib3.PoolManager()
+    found: urllib3.PoolManager = kept.pool
     return found
 
 
+def keep(job_id: str, xml: bytes) -> None:
+    expat.ParserCreate().Parse(xml, True)
+    write(job_id, xml)
+
+
 def write(job_id: str, xml: bytes) -> None:
-    """Whole or not at all, and there after a power cut: the same steps as convertq's."""
-    part = RESULTS / f".{job_id}.part"
-    with open(part, "wb") as sink:
+    """After a power cut the file is complete or absent: the same steps as convertq's."""
+    temporary = RESULTS / f".{job_id}.part"
+    with open(temporary, "wb") as sink:
         sink.write(xml)
         sink.flush()
         os.fsync(sink.fileno())
-    part.rename(RESULTS / f"{job_id}.xml")
+    temporary.rename(RESULTS / f"{job_id}.xml")
     directory = os.open(RESULTS, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -1,4 +1,4 @@
--- close_breaker: half_open -> closed, after the trial's call went well; the window starts anew
+-- close_breaker: half_open -> closed, after the trial's call went well; the window starts again
 -- Parameters: id (the job that was the trial)
 -- Rows: one when it closed: seconds it was open
 WITH before AS MATERIALIZED (SELECT opened_at FROM {schema}.circuit_breaker)

@@ -2,4 +2,4 @@
 -- Parameters: owner
 -- Rows: one: active
 SELECT count(*) AS active FROM {schema}.jobs
- WHERE owner_session_id = %(owner)s AND status IN ('uploaded', 'queued', 'processing')
+ WHERE owner_session_id = %(owner)s AND {schema}.is_active(status)

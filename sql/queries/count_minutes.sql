@@ -1,6 +1,7 @@
--- count_minutes: how many jobs were completed, failed and tried again in each of the last minutes, the present one last
+-- count_minutes: how many jobs were completed, failed and tried again in each of the last minutes
 -- Stretches of job_events_outcomes and job_events_again: older events are not looked at. Each type is a
--- branch of its own, so that the many that complete are counted in the index alone.
+-- branch of its own, so that the many that complete are counted in the index alone. Times in the future,
+-- which only another program writes, are in no minute of the chart.
 -- Parameters: minutes
 -- Rows: one per minute: at, completed, failed, retries, errors (jobs by code)
 WITH counted AS (
@@ -8,17 +9,22 @@ WITH counted AS (
       FROM {schema}.job_events
      WHERE event_type = 'complete'
        AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+       AND at < now() + interval '1 minute'
      GROUP BY 1
     UNION ALL
-    SELECT date_bin('1 minute', at, 'epoch'), 'failed', coalesce(meta ->> 'error_code', 'UNKNOWN') AS code, count(*)
+    SELECT date_bin('1 minute', at, 'epoch'), 'failed', coalesce(meta ->> 'error_code', 'UNKNOWN') AS code,
+           count(*)
       FROM {schema}.job_events
      WHERE event_type = 'failed'
        AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+       AND at < now() + interval '1 minute'
      GROUP BY 1, 3
     UNION ALL
     SELECT date_bin('1 minute', at, 'epoch'), 'retry', NULL, count(*)
       FROM {schema}.job_events
-     WHERE event_type = 'retry' AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+     WHERE event_type = 'retry'
+       AND at >= date_bin('1 minute', now(), 'epoch') - (%(minutes)s - 1) * interval '1 minute'
+       AND at < now() + interval '1 minute'
        AND meta ->> 'reason' IS DISTINCT FROM 'manual'
      GROUP BY 1
 )

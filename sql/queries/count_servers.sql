@@ -5,6 +5,7 @@ SELECT state.status, count(server.id) AS servers, coalesce(sum(server.concurrenc
   FROM unnest(ARRAY['active', 'draining', 'stopped', 'dead']) AS state (status)
   LEFT JOIN {schema}.servers AS server
     ON state.status = CASE WHEN server.status IN ('active', 'draining')
-                            AND server.last_heartbeat_at < now() - make_interval(secs => %(heartbeat_timeout)s)
+                            AND server.last_heartbeat_at
+                                < now() - make_interval(secs => %(heartbeat_timeout)s)
                            THEN 'dead' ELSE server.status END
  GROUP BY state.status

@@ -1,4 +1,4 @@
--- explain: put before another statement: its plan in this database, as JSON; nothing is run and nothing changes
+-- explain: goes before another statement: its plan in this database, as JSON; nothing is executed
 -- Parameters: (none)
 -- Rows: one
 EXPLAIN (FORMAT JSON)

@@ -1,5 +1,6 @@
 -- fail_job: processing -> failed, for its holder alone
--- Parameters: id, holder, attempt, dead_letter, error_code, error_message, gateway_ok, gateway_status, gateway_ms, duration_ms
+-- Parameters: id, holder, attempt, dead_letter, error_code, error_message, gateway_ok, gateway_status,
+--   gateway_ms, duration_ms
 -- Rows: one, or none when the lease is lost
 WITH failed AS (
     UPDATE {schema}.jobs

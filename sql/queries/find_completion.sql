@@ -1,5 +1,6 @@
 -- find_completion: complete by this very attempt, for a worker whose commit was answered by silence
--- An attempt that began later is of another run of the job, in which the same holder may have had the same number.
+-- An attempt that began later is of another run of the job, in which the same holder may have had the same
+-- number.
 -- Parameters: id, holder, attempt
 -- Rows: one, or none
 SELECT done.id FROM {schema}.job_events AS done

@@ -1,7 +1,7 @@
 -- find_duplicate: locks the job that this owner already has for the same content
 -- Parameters: owner, sha256, mapping, bytes
--- Rows: one, or none: id, status, error_code, has_result
-SELECT id, status, error_code, result_path IS NOT NULL AS has_result
+-- Rows: one, or none: id, status, error_code, result_path
+SELECT id, status, error_code, result_path
   FROM {schema}.jobs
  WHERE owner_session_id = %(owner)s AND sha256 = %(sha256)s AND mapping = %(mapping)s AND bytes = %(bytes)s
-   FOR UPDATE
+   FOR NO KEY UPDATE

@@ -11,7 +11,8 @@ WITH calls AS MATERIALIZED (
 SELECT state, by_hand, opened_at, probe_by, trial_job,
        extract(epoch FROM probe_after - now())::double precision AS probe_seconds,
        extract(epoch FROM now() - opened_at)::double precision AS seconds,
-       open_seconds + coalesce(extract(epoch FROM now() - opened_at), 0)::double precision AS open_seconds_total,
+       open_seconds + coalesce(extract(epoch FROM now() - opened_at), 0)::double precision
+           AS open_seconds_total,
        (SELECT count(*) FROM calls) AS calls,
        (SELECT count(*) FROM calls WHERE NOT ok) AS failures
   FROM {schema}.circuit_breaker

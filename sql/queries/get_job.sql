@@ -2,9 +2,10 @@
 -- Parameters: id
 -- Rows: one, or none
 SELECT job.*, now() AS now,
-       (SELECT to_jsonb(progress) - 'job_id' FROM {schema}.job_progress AS progress WHERE progress.job_id = job.id) AS progress,
-       ARRAY(SELECT link.depends_on FROM {schema}.job_dependencies AS link
-               JOIN {schema}.jobs AS needed ON needed.id = link.depends_on
-              WHERE link.job_id = job.id AND needed.status <> 'complete') AS waits_for
+       (SELECT to_jsonb(progress) - 'job_id' FROM {schema}.job_progress AS progress
+           WHERE progress.job_id = job.id) AS progress,
+       ARRAY(SELECT dependency.depends_on FROM {schema}.job_dependencies AS dependency
+               JOIN {schema}.jobs AS needed ON needed.id = dependency.depends_on
+              WHERE dependency.job_id = job.id AND needed.status <> 'complete') AS waits_for
   FROM {schema}.jobs AS job
  WHERE job.id = %(id)s

@@ -1,14 +1,24 @@
 -- get_session_job: one job as its owner sees it
+-- last_error and waits are those of list_session_jobs.
 -- Parameters: id
 -- Rows: one, or none
-SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority, job.attempt_count, job.error_code,
-       job.error_message, job.dead_letter, job.retry_after, job.created_at, job.queued_at, job.started_at, job.completed_at,
-       job.failed_at, job.updated_at, now() AS now, job.result_path IS NOT NULL AS has_result,
+SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority, job.attempt_count,
+       job.error_code, job.error_message, job.dead_letter, job.retry_after, job.created_at, job.queued_at,
+       job.started_at,
+       job.completed_at, job.failed_at, job.updated_at, now() AS now, job.result_path,
        job.upload_path IS NOT NULL AS has_source,
+       job.status = 'failed' AND coalesce((  -- not EXISTS: the planner might read all dependencies for it
+           SELECT true FROM {schema}.job_dependencies AS dependency
+             JOIN {schema}.jobs AS needed ON needed.id = dependency.depends_on
+            WHERE dependency.job_id = job.id AND needed.status <> 'complete' LIMIT 1), false) AS waits,
        (SELECT to_jsonb(progress) - 'job_id' FROM {schema}.job_progress AS progress
          WHERE progress.job_id = job.id AND job.status = 'processing') AS progress,
-       (SELECT event.meta ->> 'error_message' FROM {schema}.job_events AS event
-         WHERE event.job_id = job.id AND job.status = 'queued' AND job.retry_after IS NOT NULL AND event.meta ? 'error_message'
+       (SELECT jsonb_build_object(
+                   'code', event.meta -> 'error_code', 'message', event.meta -> 'error_message')
+          FROM {schema}.job_events AS event
+         WHERE event.job_id = job.id AND event.meta ? 'error_message'
+           AND (job.status = 'queued' AND job.retry_after IS NOT NULL
+                OR job.status = 'processing' AND job.attempt_count > 1)
          ORDER BY event.id DESC LIMIT 1) AS last_error
   FROM {schema}.jobs AS job
  WHERE job.id = %(id)s

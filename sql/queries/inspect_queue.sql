@@ -1,20 +1,32 @@
--- inspect_queue: what tells a queue that works from one that stands still
--- The first in the claim's order has waited longest for a worker; when the newest events show a claim, it is a backlog.
--- Parameters: heartbeat_timeout, patience (s)
+-- inspect_queue: what distinguishes a queue that works from one that stands still
+-- The first in the claim's order has waited longest for a worker; when the newest events show a claim, it
+-- is a backlog. A job whose retry_after is infinity is parked: nobody waits for it.
+-- Parameters: heartbeat_timeout, longest_wait (s)
 -- Rows: one
 SELECT state AS breaker, by_hand, opened_at, now() AS now,
-       (SELECT count(*) FROM {schema}.jobs WHERE status = 'processing' AND lease_expires_at < now()) AS expired_leases,
-       (SELECT extract(epoch FROM now() - CASE WHEN last_attempt_at >= queued_at THEN updated_at ELSE queued_at END)
+       (SELECT count(*) FROM {schema}.jobs WHERE status = 'processing' AND lease_expires_at < now())
+           AS expired_leases,
+       (SELECT extract(epoch FROM now()
+                       - CASE WHEN last_attempt_at >= queued_at THEN updated_at ELSE queued_at END)
           FROM {schema}.jobs WHERE status = 'queued' AND retry_after IS NULL
-         ORDER BY -priority::bigint, created_at, id LIMIT 1)::double precision AS first_waits,
-       (SELECT count(*) FROM (SELECT FROM {schema}.jobs WHERE status = 'queued' LIMIT 10000) AS counted) AS queued,
-       EXISTS (SELECT FROM (SELECT event_type, at FROM {schema}.job_events ORDER BY id DESC LIMIT 1000) AS newest
-                WHERE event_type = 'processing' AND at > now() - make_interval(secs => %(patience)s)) AS claims_go_on,
+         ORDER BY route, {claim_order} LIMIT 1)::double precision AS first_waits,
+       (SELECT count(*)
+          FROM (SELECT FROM {schema}.jobs
+                 WHERE status = 'queued' AND retry_after IS DISTINCT FROM 'infinity' LIMIT 10000) AS counted)
+                     AS queued,
+       (SELECT count(*)
+          FROM (SELECT FROM {schema}.jobs
+                 WHERE status = 'queued' AND retry_after = 'infinity' LIMIT 10000) AS counted) AS parked,
+       EXISTS (SELECT FROM (SELECT event_type, at FROM {schema}.job_events
+                             ORDER BY id DESC LIMIT 1000) AS newest
+                WHERE event_type = 'processing' AND at > now() - make_interval(secs => %(longest_wait)s))
+                    AS claims_go_on,
        servers.*
   FROM {schema}.circuit_breaker,
        (SELECT count(*) FILTER (WHERE is_running AND NOT is_silent AND status = 'active') AS active_servers,
                count(*) FILTER (WHERE is_running AND is_silent) AS silent_servers,
-               count(*) FILTER (WHERE status = 'dead' AND stopped_at > now() - interval '1 day') AS dead_servers
+               count(*) FILTER (WHERE status = 'dead' AND stopped_at > now() - interval '1 day')
+                   AS dead_servers
           FROM (SELECT status, stopped_at, status IN ('active', 'draining') AS is_running,
                        last_heartbeat_at < now() - make_interval(secs => %(heartbeat_timeout)s) AS is_silent
                   FROM {schema}.servers) AS server) AS servers

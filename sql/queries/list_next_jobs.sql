@@ -4,5 +4,5 @@
 SELECT id
   FROM {schema}.jobs
  WHERE status = 'queued' AND retry_after IS NULL
- ORDER BY -priority::bigint, created_at, id
+ ORDER BY route, {claim_order}
  LIMIT %(limit)s

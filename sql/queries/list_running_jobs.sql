@@ -1,7 +1,9 @@
 -- list_running_jobs: what each worker does now
 -- Parameters: (none)
--- Rows: one per job: server and slot (of its holder), id, attempt, seconds in this attempt, lease_seconds left, progress
-SELECT regexp_replace(job.leased_by, '/[^/]*$', '') AS server, regexp_replace(job.leased_by, '^.*/', '') AS slot,
+-- Rows: one per job: server and slot (of its holder), id, attempt, seconds in this attempt, lease_seconds
+--   left, progress
+SELECT regexp_replace(job.leased_by, '/[^/]*$', '') AS server, regexp_replace(job.leased_by, '^.*/', '')
+    AS slot,
        job.id, job.attempt_count AS attempt, job.bytes,
        extract(epoch FROM now() - job.last_attempt_at)::double precision AS seconds,
        extract(epoch FROM job.lease_expires_at - now())::double precision AS lease_seconds,

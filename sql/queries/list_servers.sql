@@ -9,6 +9,8 @@ SELECT id, hostname, pid, version, environment, concurrency,
   FROM {schema}.servers
  CROSS JOIN LATERAL (
        SELECT status IN ('active', 'draining')
-              AND last_heartbeat_at < now() - make_interval(secs => %(heartbeat_timeout)s) AS is_silent) AS heard
- ORDER BY array_position(ARRAY['active', 'draining', 'dead', 'stopped'], CASE WHEN is_silent THEN 'dead' ELSE status END),
+              AND last_heartbeat_at < now() - make_interval(secs => %(heartbeat_timeout)s) AS is_silent)
+                  AS heard
+ ORDER BY array_position(ARRAY['active', 'draining', 'dead', 'stopped'],
+                         CASE WHEN is_silent THEN 'dead' ELSE status END),
           started_at DESC, id

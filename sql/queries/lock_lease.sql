@@ -4,4 +4,4 @@
 -- Rows: one, or none when the lease is lost
 SELECT id FROM {schema}.jobs
  WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
-   FOR UPDATE
+   FOR NO KEY UPDATE

@@ -3,5 +3,5 @@
 -- Parameters: ids
 -- Rows: one per job: id
 SELECT id FROM {schema}.jobs
- WHERE id = ANY (%(ids)s::uuid[]) AND (status = 'failed' OR status = 'complete' AND result_path IS NULL)
+ WHERE id = ANY (%(ids)s::uuid[]) AND {schema}.is_terminal(status) AND result_path IS NULL
    FOR NO KEY UPDATE SKIP LOCKED

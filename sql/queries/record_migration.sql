@@ -1,4 +1,5 @@
--- record_migration: in the transaction that applied it
--- Parameters: version, name, checksum
+-- record_migration: in the transaction that applied it; or after it, where none could
+-- Parameters: version, name, checksum, supports_code_from
 -- Rows: (none)
-INSERT INTO {schema}.schema_migrations (version, name, checksum) VALUES (%(version)s, %(name)s, %(checksum)s)
+INSERT INTO {schema}.schema_migrations (version, name, checksum, supports_code_from)
+VALUES (%(version)s, %(name)s, %(checksum)s, %(supports_code_from)s)

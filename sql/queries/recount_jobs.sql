@@ -1,4 +1,4 @@
--- recount_jobs: sets the number of jobs in each status to what the table says; keeps no writer waiting
+-- recount_jobs: sets the number of jobs in each status to what the table has; no writer waits
 -- Parameters: (none)
 -- Rows: one
 SELECT {schema}.recount_jobs()

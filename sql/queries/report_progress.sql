@@ -3,7 +3,7 @@
 -- Rows: one, or none when the lease is lost
 WITH mine AS (
     UPDATE {schema}.jobs
-       SET lease_expires_at = now() + make_interval(secs => %(lease_ttl)s)
+       SET lease_expires_at = now() + make_interval(secs => %(lease_ttl)s), needs_follow_up = true
      WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
     RETURNING id
 )

@@ -1,6 +1,7 @@
 -- schedule_retry: processing -> queued, not before retry_after, for its holder alone
--- From this moment, not from the beginning of a transaction that had to wait for the breaker's lock.
--- Parameters: id, holder, attempt, delay_ms, error_code, error_message, gateway_ok, gateway_status, gateway_ms, duration_ms
+-- From now, not from the beginning of a transaction that had to wait for the breaker's lock.
+-- Parameters: id, holder, attempt, delay_ms, error_code, error_message, gateway_ok, gateway_status,
+--   gateway_ms, duration_ms
 -- Rows: one, or none when the lease is lost
 WITH returned AS (
     UPDATE {schema}.jobs

@@ -5,7 +5,8 @@
 UPDATE {schema}.circuit_breaker
    SET state = CASE WHEN %(healthy)s THEN 'half_open' ELSE 'open' END,
        probe_by = CASE WHEN %(healthy)s THEN probe_by END,
-       probe_after = now() + CASE WHEN %(healthy)s THEN greatest(%(cooldown_ms)s, 1000) ELSE %(cooldown_ms)s END
+       probe_after = now() + CASE WHEN %(healthy)s THEN greatest(%(cooldown_ms)s, 1000)
+           ELSE %(cooldown_ms)s END
                              * interval '1 millisecond'
  WHERE state = 'open' AND NOT by_hand AND probe_by = %(holder)s
 RETURNING state

@@ -1,4 +1,4 @@
--- take_probe: open -> open with one prober in the whole cluster; or half_open -> open, when nothing came to be tried
+-- take_probe: open -> open with one prober in the cluster; or half_open -> open, when nothing was tried
 -- Parameters: holder, probe_timeout (s), cooldown_ms
 -- Rows: one for the worker that acted: is_mine says whether it is to probe
 UPDATE {schema}.circuit_breaker

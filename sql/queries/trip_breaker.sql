@@ -16,5 +16,6 @@ UPDATE {schema}.circuit_breaker
        cooldown = %(cooldown_ms)s * interval '1 millisecond',
        probe_after = now() + %(cooldown_ms)s * interval '1 millisecond', probe_by = NULL, trial_job = NULL
   FROM verdict
- WHERE state = 'closed' AND calls >= ceil(%(window)s / 2.0) AND failures / nullif(calls, 0)::double precision >= %(threshold)s
+ WHERE state = 'closed' AND calls >= ceil(%(window)s / 2.0)
+     AND failures / nullif(calls, 0)::double precision >= %(threshold)s
 RETURNING failures, calls

@@ -1,4 +1,4 @@
-"""Owns the browser of the tests: a real Chromium, driven as a person would, and asked what it complained about."""
+"""The browser of the tests: a real Chromium, driven as a person would, and asked what it complained about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the browser's tests share: one Chromium, a new visitor for each test, and a silent console at its end."""
+"""What the browser's tests share: one Chromium, a new visitor for each test, and a silent console at its end."""
 
 from __future__ import annotations
 

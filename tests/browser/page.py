@@ -1,4 +1,4 @@
-"""Owns how the tests look at a page: by what a person sees, presses and hears."""
+"""How the tests look at a page: by what a person sees, presses and hears."""
 
 from __future__ import annotations
 
@@ -96,12 +96,15 @@ class Page:
         eventually(lambda: not self.run("return document.hidden"), what="a page that is seen")
 
     def let_time_pass(self, seconds: float) -> None:
-        """For the page's timers alone, as quickly as they run; what they ask the server for is waited for."""
+        """Time passes for the page's timers alone, as quickly as they run; requests to the server are waited for.
+
+        It waits until the whole budget is used up: the end of an older budget would stop the clock of the next one.
+        """
         values = {"policy": "pauseIfNetworkFetchesPending", "budget": seconds * 1000}
         began = self.run("return performance.now()")
         self.driver.execute_cdp_cmd("Emulation.setVirtualTimePolicy", values)
         passed = "return performance.now() - arguments[0] >= arguments[1]"
-        eventually(lambda: self.run(passed, began, seconds * 900), 30, f"{seconds:g} s for the page")
+        eventually(lambda: self.run(passed, began, seconds * 1000 - 1), 30, f"{seconds:g} s for the page")
 
     def become(self, owner: str) -> None:
         values = {"name": "owner_session_id", "value": owner, "url": self.url}
@@ -176,7 +179,7 @@ class Page:
         self.one("#files").send_keys("\n".join(map(str, paths)))
 
     def drop(self, *names: str) -> None:
-        """Small PDFs of these names, let go of over the page."""
+        """Small PDFs of these names, dropped onto the page."""
         self.run(
             """
             const transfer = new DataTransfer();

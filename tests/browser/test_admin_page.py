@@ -1,4 +1,4 @@
-"""Owns the promises of the operator's page, in a real browser, on a queue that has had a bad hour."""
+"""The operator's page, in a real browser, on a queue that has had a bad hour."""
 
 from __future__ import annotations
 
@@ -150,11 +150,11 @@ def test_those_given_up_are_found(signed_in: Page, scene: WholeSite) -> None:
 def test_a_hidden_page_asks_nothing_until_it_is_seen_again(signed_in: Page) -> None:
     signed_in.hide()
     signed_in.let_time_pass(15)
-    asked = len(signed_in.answers("/api/admin/stats"))
+    asked = len(signed_in.answers("/api/admin/dashboard"))
     signed_in.let_time_pass(120)
-    assert len(signed_in.answers("/api/admin/stats")) == asked
+    assert len(signed_in.answers("/api/admin/dashboard")) == asked
     signed_in.unhide()
-    eventually(lambda: len(signed_in.answers("/api/admin/stats")) > asked, 3, "a look")
+    eventually(lambda: len(signed_in.answers("/api/admin/dashboard")) > asked, 3, "a look")
 
 
 def test_those_given_up_are_found_behind_thousands_that_were_not(page: Page, scene: WholeSite) -> None:

@@ -1,9 +1,9 @@
-"""Owns the promise that open pages say so when the database is away, and come back by themselves when it is."""
+"""Open pages say so when the database is away, and come back by themselves when it is."""
 
 from __future__ import annotations
 
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 from convertq.web.wording import AWAY
 from selenium.webdriver import Chrome, Keys
 

@@ -1,4 +1,4 @@
-"""Owns the promises of the queue page to a visitor, in a real browser, with a real worker behind it."""
+"""The queue page to a visitor, in a real browser, with a real worker behind it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from convertq.queue.errors import Code
 from convertq.web.wording import AWAY, BUSY, ERRORS
-from convertq.worker.errors import Code
 from selenium.webdriver import Keys
 
 from tests.browser.page import Page
@@ -48,8 +48,10 @@ def set_breaker(whole: WholeSite, state: str) -> None:
 
 
 def downloaded(downloads: Path, name: str) -> str:
-    eventually((downloads / name).exists, what=name)
-    return (downloads / name).read_text()
+    """Chromium first creates an empty file of this name, and then renames the finished download over it."""
+    path = downloads / name
+    eventually(lambda: path.exists() and path.stat().st_size > 0, what=f"{name}, with its content")
+    return path.read_text()
 
 
 def test_files_are_uploaded_watched_and_downloaded(page: Page, whole: WholeSite, folder: Path, downloads: Path) -> None:
@@ -96,7 +98,7 @@ def test_each_upload_shows_how_far_it_is_and_can_be_cancelled(page: Page, whole:
         eventually(lambda bar=bar: 0 < int(bar.get_attribute("value") or 0) < 100, what="a part of it")  # type: ignore[misc]
     assert bar.get_attribute("aria-label") == "Progress of second.pdf"
     eventually(lambda: arriving() == 2, what="both are on their way")
-    page.click(f"{page.row('second.pdf')} .drop-it")
+    page.click(f"{page.row('second.pdf')} .dismiss")
     eventually(lambda: arriving() == 1, what="the server hears of it, before the line is quick again")
     page.offline(False)
     page.wait_for_row("first.pdf", "Ready")
@@ -151,8 +153,8 @@ def test_what_cannot_be_converted_is_told_before_it_is_sent(page: Page, whole: W
     page.wait_for_row("notes.txt", ERRORS[Code.NOT_PDF][0])
     page.wait_for_row("huge.pdf", "A file may have up to 1 MB.")
     before = len(page.all("#jobs > .job"))
-    page.click(f"{page.row('notes.txt')} .drop-it")
-    page.click(f"{page.row('huge.pdf')} .drop-it")
+    page.click(f"{page.row('notes.txt')} .dismiss")
+    page.click(f"{page.row('huge.pdf')} .dismiss")
     assert (before, len(page.all("#jobs > .job"))) == (2, 0)
     page.wait_for("Nothing converted yet")
     assert page.run(
@@ -171,12 +173,12 @@ def test_a_hostile_file_name_is_only_shown(page: Page, folder: Path) -> None:
 def test_the_banner_comes_and_goes_with_the_breaker(page: Page, whole: WholeSite, folder: Path) -> None:
     page.open()
     set_breaker(whole, "open")
-    page.choose(pdf(folder, "patient.pdf"))
+    page.choose(pdf(folder, "waiting.pdf"))
     page.wait_for(BUSY[0], "#busy")
-    page.wait_for_row("patient.pdf", "Paused")
+    page.wait_for_row("waiting.pdf", "Paused")
     set_breaker(whole, "closed")
     page.wait_until_gone(BUSY[0], "#busy")
-    page.wait_for_row("patient.pdf", "Ready")
+    page.wait_for_row("waiting.pdf", "Ready")
 
 
 def test_a_page_that_loses_the_server_says_so_and_catches_up(page: Page, whole: WholeSite, folder: Path) -> None:

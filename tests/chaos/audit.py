@@ -1,10 +1,10 @@
-"""Owns the verdict: looks at rows, events, files, requests and processes from outside, and lists every violation."""
+"""The verdict: looks at rows, events, files, requests and processes from outside, and lists every violation."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import LiteralString
 from uuid import UUID
 
@@ -14,8 +14,10 @@ from psycopg import sql
 
 from tests.chaos.client import Client
 from tests.chaos.cluster import MAX_ATTEMPTS, Cluster
+from tests.chaos.faults import Injected
+from tests.chaos.faulty_gateway import POISON
 from tests.chaos.history import replay
-from tests.chaos.moody_gateway import POISON
+from tests.chaos.lost_attempts import lost_without_a_cause, marked_dead_too_soon
 from tests.waiting import Row, eventually
 
 TABLES = ("jobs", "job_events", "job_progress", "job_dependencies", "servers", "circuit_breaker")
@@ -24,13 +26,14 @@ TABLES = ("jobs", "job_events", "job_progress", "job_dependencies", "servers", "
 class Audit:
     """After the supervisors have been stopped. Each check is a generator of sentences, one for each violation."""
 
-    def __init__(self, cluster: Cluster, client: Client) -> None:
-        self._cluster, self._client = cluster, client
+    def __init__(self, cluster: Cluster, client: Client, injected: Sequence[Injected]) -> None:
+        self._cluster, self._client, self._injected = cluster, client, injected
         with cluster.connect() as conn:
             self.jobs: dict[UUID, Row] = {row["id"]: row for row in conn.execute("SELECT * FROM jobs")}
             self.events: defaultdict[UUID, list[Row]] = defaultdict(list)
             for event in conn.execute("SELECT * FROM job_events ORDER BY id"):
                 self.events[event["job_id"]].append(event)
+            self.servers: list[Row] = conn.execute("SELECT * FROM servers").fetchall()
 
     def violations(self) -> list[str]:
         with self._cluster.connect() as conn:
@@ -40,6 +43,7 @@ class Audit:
                 *self._every_complete_job_has_its_one_whole_result(),
                 *self._there_is_no_other_file(),
                 *self._no_attempt_was_sent_twice(),
+                *self._no_outage_cost_an_attempt(),
                 *self._every_row_obeys_every_check(conn),
                 *self._nothing_is_left_in_the_database(conn),
                 *self._nothing_is_left_running(),
@@ -93,6 +97,12 @@ class Audit:
             begun = sum(event["event_type"] == "processing" for event in self.events[UUID(correlation_id)])
             if requests > begun:
                 yield f"job {correlation_id} was sent {requests} times in {begun} attempts"
+
+    def _no_outage_cost_an_attempt(self) -> Iterator[str]:
+        yield from marked_dead_too_soon(self.servers, self._injected)
+        for job_id, events in self.events.items():
+            for problem in lost_without_a_cause(events, self._injected, self._cluster.host_of):
+                yield f"job {job_id} {problem}"
 
     def _every_row_obeys_every_check(self, conn: psycopg.Connection[Row]) -> Iterator[str]:
         checks = conn.execute(

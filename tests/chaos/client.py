@@ -1,4 +1,4 @@
-"""Owns the users of the storm: they submit through the real submission, and retry by hand what has failed."""
+"""The users of the storm: they submit through the real submission, and retry by hand what has failed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import threading
 from uuid import UUID
 
 import psycopg
-from convertq.worker.config import read_config
-from convertq.worker.db import Database
-from convertq.worker.files import Files
-from convertq.worker.submission import Order, Submitter
+from convertq.queue.config import read_config
+from convertq.queue.database.database import Database
+from convertq.queue.submission import SubmissionOptions, Submitter
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.moody_gateway import CURABLE, GOOD, POISON
+from tests.chaos.faulty_gateway import CURABLE, GOOD, POISON
+from tests.files import Files
 
 BACKLOG = 32  # jobs that wait or run: enough that every worker always finds one
-ROUND = 0.2  # s
+ROUND_SECONDS = 0.2
+DEPENDANTS = 0.1  # of the jobs wait for the one before
 RETRIES_BY_HAND = 3  # of a job that is poison
 
 
@@ -35,6 +36,7 @@ class Client(threading.Thread):
         self._stopping = threading.Event()
         self._dice = random.Random(seed)
         self._count = 0
+        self._good: UUID | None = None  # the last job that is sure to be complete in the end
         self._files = Files(cluster.dirs.uploads, cluster.dirs.results)
 
     def run(self) -> None:
@@ -56,10 +58,10 @@ class Client(threading.Thread):
         try:
             database = Database.open(self.config.database, "client")
         except psycopg.Error:
-            self._stopping.wait(ROUND)
+            self._stopping.wait(ROUND_SECONDS)
             return
         try:
-            while not self._stopping.wait(ROUND):
+            while not self._stopping.wait(ROUND_SECONDS):
                 self._submit(database)
                 self._retry_by_hand(database)
         except psycopg.Error:
@@ -79,10 +81,15 @@ class Client(threading.Thread):
             self._count += 1
             pdf = io.BytesIO(b"%%PDF-1.7\n%% %d\n" % self._count + self._dice.randbytes(2000))
             mapping = self._dice.choices([GOOD, POISON, CURABLE], [92, 4, 4])[0]
-            order = Order(owner="chaos", mapping=mapping, priority=self._dice.choice([0, 0, 0, 5]))
+            after = (self._good,) if self._good and self._dice.random() < DEPENDANTS else ()
+            order = SubmissionOptions(
+                owner="chaos", mapping=mapping, priority=self._dice.choice([0, 0, 0, 5]), after=after
+            )
             submission = submitter.submit(pdf, f"{self._count}.pdf", order)
             assert submission.id is not None, submission
             self.submitted.add(submission.id)
+            if mapping == GOOD:
+                self._good = submission.id
 
     def _retry_by_hand(self, database: Database) -> None:
         for row in database.connection.execute("SELECT id, mapping FROM jobs WHERE status = 'failed'").fetchall():

@@ -1,4 +1,4 @@
-"""Owns what the storm blows on: two hosts, each on a network of its own, one PostgreSQL, one gateway, one disk."""
+"""What the storm blows on: two hosts, each on a network of its own, one PostgreSQL, one gateway, one disk."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 from psycopg.rows import dict_row
 
 from tests.chaos.disk import CannotMount, SmallDisk
-from tests.chaos.moody_gateway import MAPPINGS, MoodyGateway
+from tests.chaos.faulty_gateway import MAPPINGS, FaultyGateway
 from tests.chaos.network import Network
-from tests.chaos.plan import HEARTBEAT_TIMEOUT, HOSTS, LEASE_TTL, WORKERS
+from tests.chaos.plan import HEARTBEAT_TIMEOUT_SECONDS, HOSTS, LEASE_TTL_SECONDS, WORKERS
 from tests.conftest import Dirs, migrate
+from tests.newer_release import NewerRelease
+from tests.postgres_processes import thawed_in_the_end
 from tests.processes import Process
+from tests.stalling_standby import StallingStandby
 from tests.waiting import Row
 
 MAX_ATTEMPTS = 20  # so many that no storm uses them up
 DISK_MB = 128
 SETTINGS = {
     "WORKER_CONCURRENCY": str(WORKERS),
-    "WORKER_LEASE_TTL_SEC": str(LEASE_TTL),
+    "WORKER_LEASE_TTL_SEC": str(LEASE_TTL_SECONDS),
     "WORKER_LEASE_EXTEND_SEC": "2",
     "WORKER_HEARTBEAT_SEC": "1",
-    "WORKER_HEARTBEAT_TIMEOUT_SEC": str(HEARTBEAT_TIMEOUT),
+    "WORKER_HEARTBEAT_TIMEOUT_SEC": str(HEARTBEAT_TIMEOUT_SECONDS),
     "WORKER_POLL_INTERVAL_MS": "500",
     "WORKER_SHUTDOWN_GRACE_SEC": "10",
     "GATEWAY_TIMEOUT_MS": "8000",
@@ -102,8 +105,10 @@ def send(pid: int, number: signal.Signals) -> bool:
 @dataclass
 class Cluster:
     postgres: EmbeddedPostgres
-    gateway: MoodyGateway
+    gateway: FaultyGateway
     dirs: Dirs
+    standby: StallingStandby
+    release: NewerRelease  # a later one, whose migrations the storm applies
     disk: SmallDisk | None
     no_disk: str = ""  # why there is none
     hosts: list[Host] = field(default_factory=list)
@@ -147,9 +152,12 @@ def a_cluster(folder: Path, seed: int) -> Iterator[Cluster]:
         except CannotMount as reason:
             no_disk = str(reason)
         postgres = stack.enter_context(EmbeddedPostgres(port=0))
+        stack.enter_context(thawed_in_the_end(postgres))
         migrate(postgres.url())
-        gateway = stack.enter_context(MoodyGateway(seed))
-        cluster = Cluster(postgres, gateway, dirs, disk, no_disk)
+        standby = stack.enter_context(StallingStandby(postgres))
+        gateway = stack.enter_context(FaultyGateway(seed))
+        release = NewerRelease(folder / "later release")
+        cluster = Cluster(postgres, gateway, dirs, standby, release, disk, no_disk)
         for _ in range(HOSTS):
             network = stack.enter_context(Network(postgres.port))
             host = Host(cluster.environment(network), network)

@@ -1,4 +1,4 @@
-"""Owns what the chaos tests take from the lifecycle tests."""
+"""What the chaos tests take from the lifecycle tests."""
 
 from tests.lifecycle.conftest import documents
 

@@ -1,4 +1,4 @@
-"""Owns a disk that can be full: a small tmpfs, mounted where only this process and its children see it."""
+"""A disk that can be full: a small tmpfs, mounted where only this process and its children see it."""
 
 from __future__ import annotations
 

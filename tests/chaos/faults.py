@@ -1,19 +1,22 @@
-"""Owns the faults themselves: how each is begun, on what, and how it is undone."""
+"""The faults themselves: how each is begun, on what, and how it is undone."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 import psycopg
 
 from tests.chaos.cluster import Cluster, Host, send
+from tests.chaos.database_faults import DatabaseFaults, Undo, nothing
+from tests.chaos.network import Mode, Network
 from tests.chaos.plan import Fault, Kind
 
-Undo = Callable[[], object]
+LOCKED = ("processing", "queued", "uploaded", "processing")  # by the fault's slot: a row in this state
 
 
 @dataclass
@@ -23,12 +26,13 @@ class Injected:
     fault: Fault
     began: float
     ended: float = 0.0  # when it was undone; for one that does not last, when it began
-    in_hand: list[UUID] = field(default_factory=list)  # jobs that its victims were working on
+    running_jobs: list[UUID] = field(default_factory=list)  # jobs that its victims were working on
 
 
 class Faults:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.database = DatabaseFaults(cluster)
         self.skipped: dict[Kind, str] = {}  # kinds that this machine does not allow, and why
 
     def begin(self, fault: Fault) -> tuple[Injected, Undo | None] | None:
@@ -42,14 +46,20 @@ class Faults:
                 undo = self._kill_supervisor(host, injected)
             case Kind.PAUSE_SUPERVISOR | Kind.PAUSE_HOST:
                 undo = self._pause_supervisor(host, injected)
-            case Kind.RESTART_FAST | Kind.RESTART_IMMEDIATE:
-                undo = self._stop_postgres(fault.kind)
+            case Kind.RESTART_FAST | Kind.RESTART_IMMEDIATE | Kind.OUTAGE | Kind.FREEZE | Kind.STALL_STANDBY:
+                undo = self.database.take_away(fault.kind)
             case Kind.END_BACKENDS:
-                undo = self._end_backends()
+                undo = nothing if self.database.end_backends() else None
+            case Kind.LOCK_ROW:
+                undo = self.database.lock_row(LOCKED[fault.slot])
+            case Kind.MIGRATE:
+                undo = self.database.migrate()
             case Kind.CUT:
-                undo = _nothing if host.network.mode == "pass" and host.network.cut() else None
+                undo = nothing if host.network.mode == "pass" and host.network.cut() else None
             case Kind.REFUSE | Kind.STALL | Kind.SWALLOW:
                 undo = self._cut_off(host, fault.kind)
+            case Kind.SWALLOW_ALL:
+                undo = self._cut_everybody_off()
             case Kind.FILL_DISK:
                 undo = self._fill_disk()
             case Kind.GATEWAY_DOWN:
@@ -57,7 +67,7 @@ class Faults:
         if undo is None:
             return None
         injected.ended = time.time()
-        return injected, None if undo is _nothing else undo
+        return injected, None if undo is nothing else undo
 
     # -- processes --
 
@@ -66,21 +76,21 @@ class Faults:
         if not workers or host.process.pid in host.paused:
             return None
         first = injected.fault.slot % len(workers)
-        for worker in [*workers[first:], *workers[:first]]:  # the first that has a job in hand, or else the last
-            injected.in_hand = self._jobs_of(host.process.pid, host.slot_of(worker))
-            if injected.in_hand:
+        for worker in [*workers[first:], *workers[:first]]:  # the first that has a job, or else the last
+            injected.running_jobs = self._jobs_of(host.process.pid, host.slot_of(worker))
+            if injected.running_jobs:
                 break
         injected.began = time.time()
         if injected.fault.kind is Kind.KILL_WORKER:
             send(worker, signal.SIGKILL)
-            return _nothing
+            return nothing
         host.pause([worker])
         return lambda: host.go_on([worker])
 
     def _kill_supervisor(self, host: Host, injected: Injected) -> Undo | None:
         if not host.is_alive:
             return None
-        injected.in_hand = self._jobs_of(host.process.pid)
+        injected.running_jobs = self._jobs_of(host.process.pid)
         injected.began = time.time()
         host.kill()
         return lambda: None if host.is_alive else host.start()
@@ -91,12 +101,15 @@ class Faults:
         victims = [host.process.pid]
         if injected.fault.kind is Kind.PAUSE_HOST:
             victims += host.workers()
-            injected.in_hand = self._jobs_of(host.process.pid)
+            injected.running_jobs = self._jobs_of(host.process.pid)
             injected.began = time.time()
         host.pause(victims)
         return lambda: host.go_on(victims)
 
     def _jobs_of(self, supervisor: int, slot: str = "%") -> list[UUID]:
+        """None without the database: nobody can tell."""
+        if self.database.is_away:
+            return []
         try:
             with self._cluster.connect() as conn:
                 rows = conn.execute(
@@ -104,27 +117,8 @@ class Faults:
                     [f"%:{supervisor}:%/{slot}"],
                 ).fetchall()
         except psycopg.Error:
-            return []  # the database is down: nobody can tell
+            return []
         return [row["id"] for row in rows]
-
-    # -- PostgreSQL --
-
-    def _stop_postgres(self, kind: Kind) -> Undo | None:
-        """Undone on the main thread, with which the kernel ends the server."""
-        if self._cluster.postgres.pid is None:
-            return None
-        self._cluster.postgres.stop("fast" if kind is Kind.RESTART_FAST else "immediate")
-        return self._cluster.postgres.start
-
-    def _end_backends(self) -> Undo | None:
-        try:
-            with self._cluster.connect() as conn:
-                conn.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'convertq:%'"
-                )
-        except psycopg.Error:
-            return None
-        return _nothing
 
     # -- network, disk, gateway --
 
@@ -143,6 +137,13 @@ class Faults:
                 network.set_mode("swallow")
         return lambda: network.set_mode("pass")
 
+    def _cut_everybody_off(self) -> Undo | None:
+        networks = [host.network for host in self._cluster.hosts]
+        if any(network.mode != "pass" for network in networks):
+            return None
+        set_mode_of(networks, "swallow")
+        return partial(set_mode_of, networks, "pass")
+
     def _fill_disk(self) -> Undo | None:
         disk = self._cluster.disk
         if disk is None:
@@ -156,5 +157,6 @@ class Faults:
         return self._cluster.gateway.start
 
 
-def _nothing() -> None:
-    """For a fault that is over as soon as it has begun."""
+def set_mode_of(networks: Sequence[Network], mode: Mode) -> None:
+    for network in networks:
+        network.set_mode(mode)

@@ -1,10 +1,10 @@
-"""Owns the replay of a job's events: each must be a legal transition, and the last must leave the row as it is."""
+"""The replay of a job's events: each must be a legal transition, and the last must leave the row as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.chaos.moody_gateway import GOOD
+from tests.chaos.faulty_gateway import GOOD
 from tests.waiting import Row
 
 #: event -> the states that it may come from, and the state that it leads to

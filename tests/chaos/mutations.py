@@ -1,4 +1,4 @@
-"""Owns the proof that the tests would notice: takes one safeguard away at a time, in a copy, and runs its tests.
+"""Proof that the tests would notice: takes one safeguard away at a time, in a copy, and runs its tests.
 
 .venv/bin/python -m tests.chaos.mutations [words of a mutation's name]
 """
@@ -16,11 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("cli", "gateway", "sql", "web", "worker")
+PACKAGES = ("cli", "embedded", "gateway", "queue", "sql", "web", "worker")
 FENCES = "tests/integration/test_fences.py"
 MODEL = "tests/integration/test_model.py"
 PUBLICATION = "tests/integration/test_publication.py"
 TOGETHER = "tests/integration/test_complete_and_claim.py"
+RUNS = "tests/integration/test_runs.py"
+TRIAL = "tests/integration/test_trial.py"
+WAITS = "tests/integration/test_retry_waits.py"
+CLAIM = "tests/integration/test_claim_job.py"
+FILES = "tests/unit/test_files.py"
+INFINITE = "tests/integration/test_infinite_times.py"
+RULES = "sql/migrations/0002_transitions.sql"
 SECONDS = 300  # for the tests of one mutation
 
 HOLDER, ATTEMPT = " AND leased_by = %(holder)s", " AND attempt_count = %(attempt)s"
@@ -32,7 +39,7 @@ FENCED = (
     "complete_and_claim",
     "schedule_retry",
     "fail_job",
-    "release_job",
+    "requeue_job",
 )
 
 
@@ -57,11 +64,51 @@ def mutations() -> Iterator[Mutation]:
         yield statement(name, "without the attempt", ATTEMPT)
     yield statement("reclaim_jobs", "without the cap", "job.attempt_count >= %(max_attempts)s AS", "false AS")
     yield statement("requeue_worker_jobs", "without the cap", "attempt_count >= %(max_attempts)s AS", "false AS")
-    lock = "held = self._queue.lock_lease(job)"
-    yield Mutation("a result published without the lease", "worker/settle.py", lock, "held = True", (PUBLICATION,))
-    lost, never = 'if not row["completed"]:', 'if row["completed"] is None:'
+    known = " AND id IS DISTINCT FROM %(except_id)s::uuid"
+    yield statement("requeue_worker_jobs", "without the job that the worker knows of", known)
+    judged = ("tests/integration/test_reclaim_jobs.py",)
+    dead, always = "sql/queries/mark_servers_dead.sql", "OR true OR EXISTS ("
+    yield Mutation("silent servers judged without a witness", dead, "OR EXISTS (", always, judged)
+    beat, never = "sql/queries/heartbeat_server.sql", "THEN heard_since ELSE"
+    yield Mutation("a gap between heartbeats forgotten", beat, "THEN now() ELSE", never, judged)
+    checked, always = "            if completion.is_leased:\n", "            if True:\n"
+    yield Mutation("a result published without the lease", "queue/settle.py", checked, always, (PUBLICATION,))
+    checked = 'Completion(is_leased=claimed[1]["completed"])'
+    always = "Completion(is_leased=True)"
     yield Mutation(
-        "a result published with the next claim and no lease", "worker/job_queue.py", lost, never, (TOGETHER,)
+        "a result published with the next claim and no lease", "queue/job_queue.py", checked, always, (TOGETHER,)
+    )
+    yield from of_runs()
+    yield from of_rules()
+
+
+def of_runs() -> Iterator[Mutation]:
+    """A result serves its own run only, and the breaker closes by a call that is known to be committed."""
+    result, ours = "queue/store/directory_result.py", "is_of_run(self.location, self._run) and "
+    yield Mutation("a result of any run is as good", result, ours, "", (RUNS,))
+    yield Mutation("a result without its mark", result, "mark_run(sink, self._run)", "pass", (RUNS,))
+    later = "(run_of(result) or run) < run =="
+    yield Mutation("a result of a later run gives way", "queue/store/run_mark.py", later, "run ==", (RUNS,))
+    yield Mutation(
+        "a rename that replaces", "queue/store/regular_file.py", "names[1], RENAME_NOREPLACE)", "names[1], 0)", (FILES,)
+    )
+    yield Mutation("a trial without a call closes", "queue/breaker.py", "if not called:", "if called is ...:", (TRIAL,))
+    committed, anyhow = 'case "committed":', 'case "committed" | "aborted":'
+    yield Mutation("an aborted change is logged", "queue/breaker.py", committed, anyhow, (TRIAL,))
+
+
+def of_rules() -> Iterator[Mutation]:
+    """What the trigger holds every writer to, and the lock that lets others refer to a job."""
+    counted = "OLD.run + ({schema}.is_terminal(OLD.status) AND NEW.status = 'queued')::int"
+    yield Mutation("a start over in the same run", RULES, counted, "OLD.run", (RUNS,))
+    starts = "OLD.status <> 'processing' AND NEW.status"
+    yield Mutation(
+        "a start over before its dependencies", RULES, starts, "OLD.status = 'uploaded' AND NEW.status", (WAITS,)
+    )
+    yield Mutation("a lease without an end", RULES, "AND isfinite(NEW.lease_expires_at) ", "", (INFINITE,))
+    lock = "FOR NO KEY UPDATE SKIP LOCKED"
+    yield Mutation(
+        "a claim that a reference keeps away", "sql/queries/claim_job.sql", lock, lock.replace("NO KEY ", ""), (CLAIM,)
     )
 
 

@@ -1,4 +1,4 @@
-"""Owns the way between a host and its database in the storm: it passes, delays, swallows, refuses or cuts."""
+"""The way between a host and its database in the storm: it passes, delays, swallows, refuses or cuts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import socket
 import threading
 from typing import Literal, Self
 
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 CHUNK = 1 << 16
 #: pass: as if it were not there. stall: what is sent is acknowledged, and arrives only when the mode changes.
-#: swallow: what is sent is acknowledged and never arrives; a connection that lost bytes stays silent for ever.
+#: swallow: what is sent is acknowledged and never arrives; a connection that lost bytes stays silent forever.
 #: refuse: no new connections.
 Mode = Literal["pass", "stall", "swallow", "refuse"]
 

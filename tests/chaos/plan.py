@@ -1,4 +1,4 @@
-"""Owns the plan of a storm: which fault, when, where and for how long, all from one seed."""
+"""The plan of a storm: which fault, when, where and for how long, all from one seed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import random
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tests.chaos.length import LONGER_THAN_ANSWER_TIMEOUT_SECONDS
+
 HOSTS = 2
 WORKERS = 4
 #: s. The leases of the storm are this short, so that a pause can outlast one.
-LEASE_TTL = 10
-HEARTBEAT_TIMEOUT = 5
+LEASE_TTL_SECONDS = 10
+HEARTBEAT_TIMEOUT_SECONDS = 5
 
 
 class Kind(StrEnum):
@@ -27,6 +29,12 @@ class Kind(StrEnum):
     REFUSE = "connections of a host reset and refused"
     STALL = "network of a host silent, bytes delivered late"
     SWALLOW = "network of a host silent, bytes lost"
+    OUTAGE = "PostgreSQL stopped past the heartbeat timeout"
+    FREEZE = "PostgreSQL frozen (SIGSTOP) past the heartbeat timeout"
+    SWALLOW_ALL = "network of every host silent past the heartbeat timeout"
+    STALL_STANDBY = "commits stalled by a synchronous standby"
+    LOCK_ROW = "row locked by a foreign transaction"
+    MIGRATE = "migration to a later release behind a reader"
     FILL_DISK = "result disk filled"
     GATEWAY_DOWN = "gateway stopped"
 
@@ -53,20 +61,26 @@ SHAPES = {
     Kind.KILL_WORKER: Shape(6, 0, 0),
     Kind.KILL_SUPERVISOR: Shape(3, 0.2, 4),
     Kind.PAUSE_WORKER: Shape(3, 0.5, 4),
-    Kind.PAUSE_WORKER_PAST_LEASE: Shape(2, LEASE_TTL + 2, LEASE_TTL + 5),
-    Kind.PAUSE_SUPERVISOR: Shape(1, HEARTBEAT_TIMEOUT + 2, HEARTBEAT_TIMEOUT + 6),
-    Kind.PAUSE_HOST: Shape(1, LEASE_TTL + 2, LEASE_TTL + 4),
+    Kind.PAUSE_WORKER_PAST_LEASE: Shape(2, LEASE_TTL_SECONDS + 2, LEASE_TTL_SECONDS + 5),
+    Kind.PAUSE_SUPERVISOR: Shape(1, HEARTBEAT_TIMEOUT_SECONDS + 2, HEARTBEAT_TIMEOUT_SECONDS + 6),
+    Kind.PAUSE_HOST: Shape(1, LEASE_TTL_SECONDS + 2, LEASE_TTL_SECONDS + 4),
     Kind.RESTART_FAST: Shape(2, 0.2, 3),
     Kind.RESTART_IMMEDIATE: Shape(2, 0.2, 3),
     Kind.END_BACKENDS: Shape(3, 0, 0),
     Kind.CUT: Shape(3, 0, 0),
     Kind.REFUSE: Shape(2, 1, 6),
-    Kind.STALL: Shape(2, 2, LEASE_TTL + 8),
-    Kind.SWALLOW: Shape(2, 2, LEASE_TTL + 8),
+    Kind.STALL: Shape(2, 2, LEASE_TTL_SECONDS + 8),
+    Kind.SWALLOW: Shape(2, 2, LEASE_TTL_SECONDS + 8),
+    Kind.OUTAGE: Shape(1, HEARTBEAT_TIMEOUT_SECONDS + 1, HEARTBEAT_TIMEOUT_SECONDS + 3),
+    Kind.FREEZE: Shape(1, HEARTBEAT_TIMEOUT_SECONDS + 1, HEARTBEAT_TIMEOUT_SECONDS + 3),
+    Kind.SWALLOW_ALL: Shape(1, HEARTBEAT_TIMEOUT_SECONDS + 1, HEARTBEAT_TIMEOUT_SECONDS + 3),
+    Kind.STALL_STANDBY: Shape(1, LONGER_THAN_ANSWER_TIMEOUT_SECONDS - 2, LONGER_THAN_ANSWER_TIMEOUT_SECONDS),
+    Kind.LOCK_ROW: Shape(3, 2, LEASE_TTL_SECONDS - 2),
+    Kind.MIGRATE: Shape(1, 2, 8),
     Kind.FILL_DISK: Shape(1, 2, 4),
     Kind.GATEWAY_DOWN: Shape(1, 2, 4),
 }
-FIRST_FAULT = 3.0  # s: until then jobs run undisturbed
+FIRST_FAULT_SECONDS = 3.0  # until then jobs run undisturbed
 GAP = (1.0, 4.0)  # s between two faults
 
 
@@ -76,7 +90,7 @@ def draw_plan(seed: int, seconds: float) -> list[Fault]:
     once = list(SHAPES)
     dice.shuffle(once)
     faults: list[Fault] = []
-    at = FIRST_FAULT
+    at = FIRST_FAULT_SECONDS
     while at < seconds:
         by_weight = dice.choices(list(SHAPES), [shape.weight for shape in SHAPES.values()])[0]
         kind = once.pop() if once else by_weight

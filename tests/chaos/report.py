@@ -1,4 +1,4 @@
-"""Owns the table that a storm ends with: faults, jobs, retries and recovery times, as markdown."""
+"""The table that a storm ends with: faults, jobs, retries and recovery times, as markdown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,28 @@ RUNS_AGAIN = {
     Kind.PAUSE_WORKER_PAST_LEASE,
     Kind.PAUSE_HOST,
 }
-#: Else: from the moment that the fault is over until the next completion. On this one host where the fault was its
+#: Else: from the end of the fault until the next completion. On this one host where the fault was its
 #: own; on any where it was everybody's.
 #: Faults overlap. A recovery during which another fault struck the same host, or everybody, is shown apart.
-EVERYBODYS = {Kind.RESTART_FAST, Kind.RESTART_IMMEDIATE, Kind.END_BACKENDS, Kind.FILL_DISK, Kind.GATEWAY_DOWN}
+EVERYBODYS = {
+    Kind.RESTART_FAST,
+    Kind.RESTART_IMMEDIATE,
+    Kind.OUTAGE,
+    Kind.FREEZE,
+    Kind.SWALLOW_ALL,
+    Kind.STALL_STANDBY,
+    Kind.LOCK_ROW,
+    Kind.MIGRATE,
+    Kind.END_BACKENDS,
+    Kind.FILL_DISK,
+    Kind.GATEWAY_DOWN,
+}
+#: These must stop nobody while they last: the time runs from their beginning.
+STOPS_NOBODY = {Kind.LOCK_ROW, Kind.MIGRATE}
 
 
 @dataclass(frozen=True)
-class Moment:
+class Step:
     at: float
     job: UUID
     kind: str
@@ -44,20 +58,21 @@ class Recovery:
 class Timeline:
     def __init__(self, cluster: Cluster, events: Mapping[UUID, Sequence[Row]], injected: Sequence[Injected]) -> None:
         self._injected = injected
-        self.moments = sorted(
+        self.steps = sorted(
             (
-                Moment(event["at"].timestamp(), job, event["event_type"], _host(cluster, event["meta"].get("worker")))
+                Step(event["at"].timestamp(), job, event["event_type"], _host(cluster, event["meta"].get("worker")))
                 for job, of_job in events.items()
                 for event in of_job
             ),
-            key=lambda moment: moment.at,
+            key=lambda step: step.at,
         )
 
     def recoveries(self, injected: Injected) -> list[Recovery]:
         if injected.fault.kind in RUNS_AGAIN:
-            since, found = injected.began, [self._runs_again(job, injected.began) for job in injected.in_hand]
+            since, found = injected.began, [self._runs_again(job, injected.began) for job in injected.running_jobs]
         else:
-            since, host = injected.ended, None if injected.fault.kind in EVERYBODYS else injected.fault.host
+            since = injected.began if injected.fault.kind in STOPS_NOBODY else injected.ended
+            host = None if injected.fault.kind in EVERYBODYS else injected.fault.host
             found = [self._next_completion(since, host)]
         return [Recovery(time, self._was_alone(injected, since + time)) for time in found if time is not None]
 
@@ -70,15 +85,15 @@ class Timeline:
         return not any(meets(other) for other in self._injected if other is not injected)
 
     def _runs_again(self, job: UUID, since: float) -> float | None:
-        for moment in self.moments:
-            if moment.at > since and moment.job == job and moment.kind in ("processing", "complete"):
-                return moment.at - since
+        for step in self.steps:
+            if step.at > since and step.job == job and step.kind in ("processing", "complete"):
+                return step.at - since
         return None
 
     def _next_completion(self, since: float, host: int | None) -> float | None:
-        for moment in self.moments:
-            if moment.at > since and moment.kind == "complete" and host in (None, moment.host):
-                return moment.at - since
+        for step in self.steps:
+            if step.at > since and step.kind == "complete" and host in (None, step.host):
+                return step.at - since
         return None
 
 
@@ -112,7 +127,7 @@ def recovery_table(timeline: Timeline, injected: Sequence[Injected], skipped: Ma
     return table(columns, rows)
 
 
-def totals_table(jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]], requests: int) -> str:
+def totals_table(jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]], requests: int, migrations: int) -> str:
     seen = Counter(event["event_type"] for of_job in events.values() for event in of_job)
     by_hand = sum(event["meta"].get("reason") == "manual" for of_job in events.values() for event in of_job)
     ended = Counter(str(row["status"]) for row in jobs.values())
@@ -126,5 +141,6 @@ def totals_table(jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]],
         ["retries by hand", by_hand],
         ["requeued by a supervisor or worker", seen["requeued"]],
         ["reclaimed by another host", seen["reclaimed"]],
+        ["migrations applied", migrations],
     ]
     return table(["over the whole storm", "count"], rows)

@@ -1,4 +1,4 @@
-"""Owns the course of a storm: begins each fault at its time, undoes it, and in the end waits for calm."""
+"""The course of a storm: begins each fault at its time, undoes it, and in the end waits for calm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,26 @@ import psycopg
 
 from tests.chaos.client import Client
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults import Faults, Injected, Undo
-from tests.chaos.moody_gateway import POISON
+from tests.chaos.database_faults import Undo
+from tests.chaos.faults import Faults, Injected
+from tests.chaos.faulty_gateway import POISON
 from tests.chaos.plan import Fault, Kind
 from tests.waiting import eventually
 
-SETTLES_WITHIN = 180.0  # s after the last fault
+SETTLES_WITHIN_SECONDS = 180.0  # after the last fault
 SINGLE = {Kind.FILL_DISK, Kind.GATEWAY_DOWN}  # there is one of each: a second fault waits for no first
+#: These strike everybody and need the database for themselves: one that finds it away comes a little later.
+PATIENT = {
+    Kind.RESTART_FAST,
+    Kind.RESTART_IMMEDIATE,
+    Kind.OUTAGE,
+    Kind.FREEZE,
+    Kind.SWALLOW_ALL,
+    Kind.STALL_STANDBY,
+    Kind.LOCK_ROW,
+    Kind.MIGRATE,
+}
+TRIES_EVERY_SECONDS = 0.5
 
 
 class Storm:
@@ -29,13 +42,16 @@ class Storm:
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._under_way: set[Kind] = set()
+        self._over_at = 0.0
+        self.migrations = 0
 
     def blow(self, plan: list[Fault], seconds: float) -> None:
         """All on the calling thread, which must be the main one; whatever still lasts at the end is undone."""
         start = time.monotonic()
+        self._over_at = start + seconds
         for fault in plan:
             self._at(start + fault.at, partial(self._begin, fault))
-        while self._due and self._due[0][0] < start + seconds:
+        while self._due and self._due[0][0] < self._over_at:
             at, _, act = heapq.heappop(self._due)
             if self._client.ended.wait(max(0.0, at - time.monotonic())):
                 break  # it has failed, which stop() says
@@ -48,7 +64,8 @@ class Storm:
         self._client.submits = False
         self._cluster.gateway.calm = True
         self._revive()
-        eventually(self._is_settled, SETTLES_WITHIN, "every job terminal")
+        self.migrations = self.faults.database.finish_migrations()
+        eventually(self._is_settled, SETTLES_WITHIN_SECONDS, "every job terminal")
         eventually(self._has_buried_the_dead, 30, "no killed supervisor still called active")
         self._client.stop()
 
@@ -56,10 +73,14 @@ class Storm:
         heapq.heappush(self._due, (at, next(self._order), act))
 
     def _begin(self, fault: Fault) -> None:
+        self.faults.database.repeat_failed_migration()
         if fault.kind in self._under_way & SINGLE:
             return
         begun = self.faults.begin(fault)
         if begun is None:
+            again_at = time.monotonic() + TRIES_EVERY_SECONDS
+            if fault.kind in PATIENT and again_at < self._over_at:
+                self._at(again_at, partial(self._begin, fault))
             return
         injected, undo = begun
         self.injected.append(injected)

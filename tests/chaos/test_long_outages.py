@@ -7,11 +7,12 @@ import threading
 import time
 
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 
+from tests.chaos.installation import DEFAULTS
+from tests.chaos.length import QUICK_HEARTBEATS, SHORT
 from tests.chaos.network import Network
-from tests.chaos.test_storm import MINUTES
-from tests.conftest import SETTINGS, Supervisor
+from tests.conftest import Supervisor
 from tests.documents import Documents
 from tests.gateway_behaviours import held
 from tests.lifecycle.conftest import OwnDocuments, documents, own_documents
@@ -21,8 +22,10 @@ from tests.waiting import eventually
 
 __all__ = ["documents", "own_documents"]  # the fixtures of this module's tests
 
-SHORT = MINUTES < 5  # a short storm goes with short outages
-DEFAULTS: dict[str, object] = dict.fromkeys(SETTINGS)  # not one setting of the tests' own
+LEASE: dict[str, object] = {
+    "WORKER_LEASE_TTL_SEC": 8 if SHORT else 20,
+    "WORKER_LEASE_EXTEND_SEC": 2 if SHORT else 5,
+}
 
 
 @pytest.mark.timeout(240)
@@ -36,12 +39,10 @@ def test_a_database_down_for_half_a_minute_ends_nobody_and_is_back_in_use_within
 def test_a_network_silent_for_two_minutes_costs_the_leases_and_no_process(
     supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments, gateway: StandInGateway
 ) -> None:
-    release, seconds = threading.Event(), 45 if SHORT else 120
+    release, seconds = threading.Event(), 25 if SHORT else 120
     with Network(own_postgres.port) as network:
         url = f"postgresql://postgres@127.0.0.1:{network.port}/postgres"
-        process = supervisor(
-            DATABASE_URL=url, WORKER_LEASE_TTL_SEC=20, WORKER_LEASE_EXTEND_SEC=5, GATEWAY_TIMEOUT_MS=10**6
-        )
+        process = supervisor(DATABASE_URL=url, GATEWAY_TIMEOUT_MS=10**6, **LEASE)
         everybody = process.family()
         gateway.script(*[held(release)] * 2)
         jobs = own_documents().put_many(10)
@@ -63,18 +64,19 @@ def test_a_network_silent_for_two_minutes_costs_the_leases_and_no_process(
 
 
 @pytest.mark.timeout(180)
-def test_a_killed_hosts_jobs_run_on_the_other_within_a_minute_with_the_default_settings(
+def test_a_killed_hosts_jobs_run_on_the_other_within_a_minute(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
-    release = threading.Event()
+    """With the default settings, but for a short storm."""
+    release, settings = threading.Event(), {**DEFAULTS, **(QUICK_HEARTBEATS if SHORT else {})}
     gateway.script(*[held(release)] * 4)
-    doomed = supervisor(**DEFAULTS)
+    doomed = supervisor(**settings)
     jobs = documents.put_many(4)
     gateway.wait_for(4)
-    other = supervisor(**DEFAULTS)
+    other = supervisor(**settings)
     doomed.send(signal.SIGKILL)
     killed = time.monotonic()
-    documents.wait_for_all(jobs, "complete", timeout=60)
+    documents.wait_for_all(jobs, "complete", timeout=25 if SHORT else 60)
     print(f"the killed host's jobs were complete elsewhere after {time.monotonic() - killed:.1f} s")
     release.set()
     assert {documents.story(job_id) for job_id in jobs} == {"created queued processing reclaimed processing complete"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,16 @@ from uuid import UUID
 import pytest
 import requests
 
+from bench import big_history, claimers, redis, report, throughput
+from bench import results as results_module
+from bench.contender import ROOT
+from bench.contenders import CONTENDERS
 from bench.documents import WrongWork, answer, check, lay_out
 from bench.gateway import Gateway, null_gateway
+from bench.postgres import DurablePostgres
 from bench.processes import cpu_seconds
+from bench.round import Round
+from bench.scenes import SCENES
 
 IDS = [UUID(int=number) for number in (1, 2, 3)]
 
@@ -111,3 +119,65 @@ def test_the_cpu_of_children_that_have_ended_is_counted() -> None:
         os._exit(0)
     os.wait()
     assert cpu_seconds(os.getpid()) - before >= 0.15
+
+
+def test_a_ratio_is_the_quotient_of_the_two_medians_beside_it() -> None:
+    row = report.ratio_at_least("rate", 1.5, [300, 100, 200], [100, 100, 200], "jobs/s")
+    assert row.measured == "2.00× (200 and 100 jobs/s; by round 1.00–3.00)"
+    assert row.ok
+
+
+def test_of_a_peers_variants_the_fastest_counts_and_one_that_did_not_run_has_no_row() -> None:
+    rates = {"convertq": 100, "PgQueuer": 40, "PgQueuer (blocking)": 50}
+    results = {name: [Round(rate, 1.0, 1.0, 1.0)] for name, rate in rates.items()}
+    [row] = throughput.rows(results)
+    assert row.measure.endswith("against PgQueuer (blocking)")
+    assert row.measured == "2.00× (100 and 50.0 jobs/s)"
+
+
+def test_a_contender_that_cannot_run_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert "redis-server" in redis.missing()
+    monkeypatch.setattr(CONTENDERS["pg-boss (batches of 50)"], "missing", lambda: "no npm")
+    names = ["convertq", "pg-boss (batches of 50)"]
+    assert throughput.able(names) == ["convertq"]
+    assert throughput.skipped(names) == "Skipped: pg-boss (batches of 50): no npm."
+
+
+def test_every_peer_says_what_it_does_not_give() -> None:
+    assert [name for name, contender in CONTENDERS.items() if not contender.lacks] == ["convertq"]
+
+
+def test_the_cpu_of_another_server_counts() -> None:
+    assert Round(jobs=10, seconds=1.0, cpu=1.0, postgres_cpu=2.0, other_cpu=3.0).cpu_per_job == pytest.approx(0.6)
+
+
+def test_what_is_kept_names_command_day_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_module, "RESULTS", tmp_path)
+    assert results_module.read("latency") == results_module.NOT_MEASURED
+    results_module.keep("latency", "| a |", "two cores")
+    kept = results_module.read("latency")
+    assert kept.startswith("`python -m bench latency`, 20")
+    assert "two cores" in kept
+    assert kept.endswith("\n\n| a |\n")
+
+
+def test_the_figures_of_the_benchmarks_page_are_all_generated() -> None:
+    page = (ROOT / results_module.DOCUMENT).read_text()
+    by_hand = re.sub(r"<!-- generated: bench .*?<!-- end: bench [^\n]*", "", page, flags=re.DOTALL)
+    assert re.findall(r"\d[\d.,]*(?:×| jobs/s| MB| %| submissions)", by_hand) == []
+    assert set(re.findall(r"<!-- generated: bench (\S+) -->", page)) == set(SCENES)
+
+
+def test_a_small_history_and_a_few_claimers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(big_history, "TURNS", 1)
+    monkeypatch.setattr(big_history, "TIMES", 2)
+    monkeypatch.setattr(claimers, "SECONDS", 0.2)
+    monkeypatch.setattr(claimers, "QUEUED", 500)
+    with DurablePostgres() as postgres:
+        measured = [row.measure.partition(",")[0] for row in big_history.rows(postgres, 20, 100)]
+        found = claimers.measure(postgres, connections=2, in_one_commit=True)
+    assert measured == [
+        "claim p50", "complete p50", "submit p50", "list p50", "stats p50", "retention of a month of events",
+    ]  # fmt: skip
+    assert found.rate > 0

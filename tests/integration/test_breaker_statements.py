@@ -1,16 +1,16 @@
-"""Owns the promises of the breaker: when it opens, who probes, what one trial decides, and that its time is counted."""
+"""The breaker: when it opens, who probes, what one trial decides, and that its time is counted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from convertq.worker.breaker import Breaker
-from convertq.worker.errors import Code, Failure
-from convertq.worker.job import Job
-from convertq.worker.job_queue import JobQueue
-from convertq.worker.log import Log
-from convertq.worker.outcome import Failed, RetryLater
+from convertq.queue.breaker import Breaker
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Failed, RetryLater
 
 from tests import gateway_behaviours as answers
 from tests.conftest import Connect
@@ -18,10 +18,10 @@ from tests.jobs import (
     HOLDER,
     SERVER,
     Conn,
-    ask,
     breaker,
     claim,
     claimed,
+    client_of,
     complete,
     config,
     expire_lease,
@@ -37,6 +37,7 @@ from tests.jobs import (
     set_breaker,
     set_status,
     together,
+    try_claim,
 )
 from tests.stand_in_gateway import StandInGateway
 
@@ -200,7 +201,7 @@ def test_nothing_to_try_within_the_cooldown_opens_it_again(conn: Conn) -> None:
 # -- the trial --
 
 
-def trial(conn: Conn, **columns: object) -> Job:
+def trial(conn: Conn, **columns: object) -> ClaimedJob:
     insert_job(conn, **columns)
     set_breaker(conn, "half_open", probe_by=HOLDER, opened_at="2020-01-01", cooldown="60 s")
     job = claim(conn)
@@ -245,7 +246,7 @@ def test_any_other_end_of_the_trial_opens_it_again(conn: Conn, ending: str) -> N
         case "requeue":
             queue(conn).requeue_worker_jobs(HOLDER, counted=True, reason="worker died")
         case "release":
-            queue(conn).release_job(job, "shutdown")
+            queue(conn).requeue_job(job, "shutdown")
         case _:
             set_status(conn, job.id, "queued")
     row = breaker(conn)
@@ -277,6 +278,10 @@ def test_a_trial_that_comes_too_late_closes_nothing(conn: Conn) -> None:
 # -- the breaker as a worker meets it --
 
 
+def answer_of(gateway: StandInGateway) -> Callable[[], bool]:
+    return lambda: client_of(config(GATEWAY_URL=gateway.url)).is_healthy(5)
+
+
 def a_breaker(gateway_url: str = "http://gateway.invalid", **settings: object) -> Breaker:
     chosen = config(GATEWAY_URL=gateway_url, **settings)
     return Breaker(chosen, Log(chosen))
@@ -304,7 +309,7 @@ def test_two_last_failures_at_once_open_it_once(conn: Conn, database_url: str) -
     calls(conn, *mix(8, 0))
     jobs = [claimed(conn), claimed(conn)]
 
-    def record(job: Job) -> None:
+    def record(job: ClaimedJob) -> None:
         with open_database(database_url) as database, a_breaker().recording(database, job, BAD):
             JobQueue(database, config()).schedule_retry(job, RetryLater(BAD, 0))
 
@@ -322,7 +327,7 @@ def test_a_worker_probes_the_gateway_and_settles_it(
     set_breaker(conn, "open", probe_after="yesterday")
     gateway.health = health
     with open_database(database_url) as database:
-        assert a_breaker(gateway.url).probe(database, HOLDER) is (state == "half_open")
+        assert a_breaker(gateway.url).probe(database, HOLDER, answer_of(gateway)) is (state == "half_open")
     assert breaker(conn)["state"] == state
     assert len(gateway.probes) == 1
 
@@ -330,7 +335,7 @@ def test_a_worker_probes_the_gateway_and_settles_it(
 def test_a_worker_that_may_not_probe_asks_nobody(conn: Conn, database_url: str, gateway: StandInGateway) -> None:
     set_breaker(conn, "open", probe_after="tomorrow")
     with open_database(database_url) as database:
-        assert not a_breaker(gateway.url).probe(database, HOLDER)
+        assert not a_breaker(gateway.url).probe(database, HOLDER, answer_of(gateway))
     assert gateway.probes == []
 
 
@@ -338,5 +343,5 @@ def test_opened_by_hand_it_stays_open(conn: Conn) -> None:
     insert_job(conn)
     register_server(conn)
     set_breaker(conn, "open", by_hand=True, probe_after="yesterday")
-    job, gate = ask(conn)
-    assert (job, gate.probe_is_due, take_probe(conn)) == (None, False, [])
+    job, state = try_claim(conn)
+    assert (job, state.probe_is_due, take_probe(conn)) == (None, False, [])

@@ -1,4 +1,4 @@
-"""Owns the promises of `convertq breaker`: what it shows, and that a hand on it beats everything automatic."""
+"""`convertq breaker`: what it shows, and that a hand on it beats everything automatic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from convertq.worker.errors import Code, Failure
+from convertq.queue.errors import Code, Failure
 
 from tests import jobs as make
 from tests.conftest import Dirs, Environment, Supervisor
@@ -70,9 +70,9 @@ def test_a_trial_under_way_is_named(conn: Conn, environment: Environment) -> Non
 def test_opened_by_hand_nothing_is_claimed_and_nothing_is_probed(conn: Conn, environment: Environment) -> None:
     assert "convertq breaker close" in said(environment, "open")
     make.insert_job(conn)
-    job, gate = make.ask(conn)
+    job, state = make.try_claim(conn)
     assert job is None
-    assert (gate.breaker, gate.probe_is_due) == ("open", False)
+    assert (state.breaker, state.probe_is_due) == ("open", False)
     assert make.run(conn, "take_probe", holder=make.HOLDER, probe_timeout=1, cooldown_ms=0) == []
     assert "none, until" in said(environment)
 

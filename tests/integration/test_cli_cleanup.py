@@ -1,4 +1,4 @@
-"""Owns the promises of `convertq cleanup`: what goes, what stays, and that nobody is in its way."""
+"""`convertq cleanup`: what goes, what stays, and that nobody is in its way."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import Database
-from convertq.worker.files import Files
-from convertq.worker.manual_retry import retry_job
-from convertq.worker.retention import Retention
-from convertq.worker.submission import How, Order, Submitter
+from convertq.queue.database.database import Database
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.manual_retry import retry_job
+from convertq.queue.retention import Retention
+from convertq.queue.submission import SubmissionOptions, SubmissionResult, Submitter
 
 from tests.conftest import Connect, Convertq, Dirs, Environment
+from tests.files import Files
 from tests.jobs import (
     HOLDER,
     PDF,
@@ -32,12 +32,12 @@ from tests.jobs import (
     begin,
     claimed,
     config,
+    cursor,
     events_of,
     everything,
     insert_job,
     last_event,
     one,
-    queue,
     register_server,
     row_of,
     run,
@@ -47,7 +47,7 @@ from tests.processes import run as run_convertq
 
 OLD, YOUNG = datetime.now(UTC) - timedelta(days=400), datetime.now(UTC) - timedelta(hours=1)
 Open = Callable[[], Database]
-NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temp files\n"
+NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temporary files, 0 jobs\n"
 ENDED = {"complete": "completed_at", "failed": "failed_at"}
 TWO_DAYS = 2 * 86400
 
@@ -81,8 +81,8 @@ def opened(database_url: str) -> Iterator[Callable[[], Database]]:
 def with_source(conn: Conn, files: Files, status: str, ended: datetime = OLD, **columns: Any) -> UUID:
     job_id = uuid4()
     files.source(job_id).write_bytes(PDF)
-    moment = {ENDED[status]: ended} if status in ENDED else {}
-    given = {"id": job_id, "created_at": OLD, "upload_path": str(files.source(job_id)), **moment, **columns}
+    ended_at = {ENDED[status]: ended} if status in ENDED else {}
+    given = {"id": job_id, "created_at": OLD, "upload_path": str(files.source(job_id)), **ended_at, **columns}
     return insert_job(conn, status, **given)
 
 
@@ -118,7 +118,7 @@ def test_an_expired_result_goes_and_its_job_stays_complete_and_says_so_once(
 ) -> None:
     expired, kept = with_result(conn, files), with_result(conn, files, datetime.now(UTC) + timedelta(days=1))
     for_ever = with_result(conn, files, None)
-    assert cleanup().stdout == "removed 0 sources, 1 result, 0 events, 0 orphans, 0 temp files\n"
+    assert cleanup().stdout == "removed 0 sources, 1 result, 0 events, 0 orphans, 0 temporary files, 0 jobs\n"
     assert cleanup().stdout == NOTHING
     row = row_of(conn, expired)
     assert (row["status"], row["result_path"]) == ("complete", None)
@@ -177,7 +177,7 @@ def test_old_events_of_finished_jobs_go(conn: Conn, cleanup: Any) -> None:
     gone = {old_event(conn, complete), old_event(conn, failed)}
     kept = {old_event(conn, queued), old_event(conn, complete, YOUNG)}
     before = event_ids(conn)
-    assert cleanup().stdout == "removed 0 sources, 0 results, 2 events, 0 orphans, 0 temp files\n"
+    assert cleanup().stdout == "removed 0 sources, 0 results, 2 events, 0 orphans, 0 temporary files, 0 jobs\n"
     assert cleanup().stdout == NOTHING
     assert event_ids(conn) == before - gone
     assert kept <= event_ids(conn)
@@ -216,28 +216,92 @@ def test_orphans_go_after_a_day_and_only_by_names_that_convertq_makes(
     link.symlink_to(target)
     os.utime(link, (0, 0), follow_symlinks=False)
     (dirs.uploads / f"{uuid4()}.pdf").mkdir()
-    assert cleanup().stdout == "removed 0 sources, 0 results, 0 events, 3 orphans, 0 temp files\n"
+    assert cleanup().stdout == "removed 0 sources, 0 results, 0 events, 3 orphans, 0 temporary files, 0 jobs\n"
     assert [path for path in [*gone, failed] if path.exists()] == []
     assert [path for path in [*fresh, *foreign, target, link] if not path.is_symlink() and not path.exists()] == []
     assert link.is_symlink()
 
 
-def test_temp_files_go_after_a_day_but_never_those_of_a_running_attempt(conn: Conn, files: Files, cleanup: Any) -> None:
+def test_temporary_files_go_after_a_day_but_not_those_of_a_running_attempt(
+    conn: Conn, files: Files, cleanup: Any
+) -> None:
     job = claimed(conn)
     gone = [
-        aged(files.part(uuid4(), 1, HOLDER)),
-        aged(files.upload_part(uuid4())),
-        aged(files.part(job.id, job.attempt + 1, HOLDER)),
+        aged(files.temporary_result(uuid4(), 1, HOLDER)),
+        aged(files.temporary_source(uuid4())),
+        aged(files.temporary_result(job.id, job.attempt + 1, HOLDER)),
     ]
     kept = [
-        aged(files.part(job.id, job.attempt, HOLDER)),
-        aged(files.upload_part(uuid4()), 3600),
+        aged(files.temporary_result(job.id, job.attempt, HOLDER)),
+        aged(files.temporary_source(uuid4()), 3600),
         aged(files.results / ".nfs000001.part"),
         aged(files.results / f".{'-' * 36}.1.x.part"),
     ]
-    assert cleanup().stdout == "removed 0 sources, 0 results, 0 events, 0 orphans, 3 temp files\n"
+    assert cleanup().stdout == "removed 0 sources, 0 results, 0 events, 0 orphans, 3 temporary files, 0 jobs\n"
     assert [path for path in gone if path.exists()] == []
     assert [path for path in kept if not path.exists()] == []
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_a_job_that_ended_long_ago_goes_with_all_its_rows_and_files(
+    conn: Conn, files: Files, cleanup: Any, status: str
+) -> None:
+    job_id = with_source(conn, files, status)
+    files.result(job_id).write_text("<x/>")
+    recent = with_source(conn, files, status, ended=YOUNG)
+    waiting = with_source(conn, files, "uploaded")
+    assert cleanup(RETENTION_JOBS_DAYS=399, RETENTION_UPLOADS_DAYS=0).stdout.endswith(" 1 job\n")
+    assert {row["id"] for row in conn.execute("SELECT id FROM jobs")} == {recent, waiting}
+    assert not files.source(job_id).exists()
+    assert not files.result(job_id).exists()
+    assert conn.execute("SELECT FROM job_events WHERE job_id = %s", [job_id]).fetchall() == []
+
+
+def test_no_job_goes_by_default(conn: Conn, files: Files, cleanup: Any) -> None:
+    job_id = with_source(conn, files, "complete", ended=OLD - timedelta(days=30_000))
+    assert cleanup().stdout == NOTHING.replace("0 sources", "1 source")
+    assert row_of(conn, job_id)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_a_job_that_an_unfinished_one_waits_for_stays(conn: Conn, files: Files, cleanup: Any, status: str) -> None:
+    needed, ended = with_source(conn, files, status), with_source(conn, files, "complete")
+    dependant, other = insert_job(conn, "uploaded"), insert_job(conn, "failed", created_at=OLD, failed_at=OLD)
+    failed = insert_job(conn, "failed", created_at=OLD, failed_at=OLD)
+    with conn.transaction():
+        for job_id, depends_on in ((dependant, needed), (dependant, failed), (other, ended)):
+            run(conn, "add_dependency", id=job_id, depends_on=depends_on)
+    assert cleanup(RETENTION_JOBS_DAYS=1).stdout.endswith(" 2 jobs\n")
+    assert {row["id"] for row in conn.execute("SELECT id FROM jobs")} == {needed, dependant, failed}
+    assert one(conn, "SELECT count(*) FROM job_dependencies") == {"count": 2}
+
+
+def test_many_jobs_of_the_same_moment_go_in_batches(conn: Conn, files: Files, cleanup: Any) -> None:
+    conn.execute(
+        "INSERT INTO jobs (bytes, sha256, status, created_at, completed_at)"
+        " SELECT 1, lpad(n::text, 64, '0'), 'complete', '2001-01-01', '2001-01-01' FROM generate_series(1, 1001) AS n"
+    )
+    kept = insert_job(conn, "complete", created_at="2001-01-01", completed_at="2001-01-01")
+    waiting = insert_job(conn, "uploaded")
+    failed = insert_job(conn, "failed")
+    with conn.transaction():
+        run(conn, "add_dependency", id=waiting, depends_on=kept)
+        run(conn, "add_dependency", id=waiting, depends_on=failed)
+    assert cleanup(RETENTION_JOBS_DAYS=1).stdout.endswith(" 1001 jobs\n")
+    assert {row["id"] for row in conn.execute("SELECT id FROM jobs")} == {kept, waiting, failed}
+
+
+def test_a_job_whose_file_cannot_be_removed_stays(conn: Conn, opened: Open, files: Files) -> None:
+    job_id, other = with_source(conn, files, "failed"), with_source(conn, files, "failed")
+
+    class Unreachable(Files):
+        def job_locations(self, job: UUID, attempt: int, holder: str | None) -> list[str]:
+            return ["/dev/null/x"] if job == job_id else super().job_locations(job, attempt, holder)
+
+    there = Unreachable(files.uploads, files.results)
+    found = list(Retention(opened(), there, config(RETENTION_JOBS_DAYS=1)).expire_jobs())
+    assert {item.job_id: bool(item.error) for item in found} == {job_id: True, other: False}
+    assert {row["id"] for row in conn.execute("SELECT id FROM jobs")} == {job_id}
 
 
 def test_zero_keeps_for_ever(conn: Conn, files: Files, cleanup: Any) -> None:
@@ -246,7 +310,7 @@ def test_zero_keeps_for_ever(conn: Conn, files: Files, cleanup: Any) -> None:
     old_event(conn, job_id)
     leftover = with_source(conn, files, "complete")
     conn.execute("UPDATE jobs SET upload_path = NULL WHERE id = %s", [leftover])
-    names = ("RETENTION_UPLOADS_DAYS", "RETENTION_RESULTS_DAYS", "RETENTION_EVENTS_DAYS")
+    names = ("RETENTION_UPLOADS_DAYS", "RETENTION_RESULTS_DAYS", "RETENTION_EVENTS_DAYS", "RETENTION_JOBS_DAYS")
     assert cleanup(**dict.fromkeys(names, 0)).stdout == NOTHING
 
 
@@ -269,28 +333,32 @@ def test_a_dry_run_lists_exactly_what_a_run_then_removes_and_changes_nothing(
 ) -> None:
     source, result = with_source(conn, files, "failed"), with_result(conn, files)
     event = old_event(conn, source)
-    orphan, temp = aged(files.source(uuid4())), aged(files.upload_part(uuid4()))
+    orphan, temp = aged(files.source(uuid4())), aged(files.temporary_source(uuid4()))
     with_source(conn, files, "queued")
+    job = with_source(conn, files, "failed", created_at=OLD - timedelta(days=600), ended=OLD - timedelta(days=500))
+    conn.execute("UPDATE jobs SET upload_path = NULL WHERE id = %s", [job])
     before, on_disk = everything(conn), sorted(files.uploads.iterdir())
-    said = cleanup("--dry-run").stdout.splitlines()
+    said = cleanup("--dry-run", RETENTION_JOBS_DAYS=600).stdout.splitlines()
     assert everything(conn) == before
     assert sorted(files.uploads.iterdir()) == on_disk
     assert [line.split()[:2] for line in said[:-1]] == [
+        ["job", str(job)],
         ["source", str(files.source(source))],
         ["result", str(files.result(result))],
         ["event", str(event)],
         ["orphan", str(orphan)],
         ["temp", str(temp)],
     ]
-    assert said[-1] == "would remove 1 source, 1 result, 1 event, 1 orphan, 1 temp file"
-    assert cleanup().stdout == "removed 1 source, 1 result, 1 event, 1 orphan, 1 temp file\n"
+    assert said[-1] == "would remove 1 source, 1 result, 1 event, 1 orphan, 1 temporary file, 1 job"
+    done = cleanup(RETENTION_JOBS_DAYS=600).stdout
+    assert done == "removed 1 source, 1 result, 1 event, 1 orphan, 1 temporary file, 1 job\n"
 
 
 def test_json_is_an_object_for_each_thing_and_one_for_the_sum(conn: Conn, files: Files, cleanup: Any) -> None:
     job_id = with_source(conn, files, "failed")
     first, summary = (json.loads(line) for line in cleanup("--dry-run", "--json").stdout.splitlines())
     assert (first["kind"], first["job_id"], first["bytes"]) == ("source", str(job_id), len(PDF))
-    counts = {"sources": 1, "results": 0, "events": 0, "orphans": 0, "temp_files": 0}
+    counts = {"sources": 1, "results": 0, "events": 0, "orphans": 0, "temp_files": 0, "jobs": 0}
     assert summary == {"dry_run": True, **counts, "bytes": len(PDF), "failed": 0}
     assert json.loads(cleanup("--json").stdout) == {**summary, "dry_run": False}
 
@@ -380,15 +448,15 @@ def test_a_directory_that_is_not_mounted_is_not_taken_for_an_empty_one(
 # -- two at once --
 
 
-def submit_again(database: Database, files: Files) -> How:
-    asked = Order(owner="o", mapping="pt_simon_invoice_v1")
+def submit_again(database: Database, files: Files) -> SubmissionResult:
+    asked = SubmissionOptions(owner="o", mapping="pt_simon_invoice_v1")
     source = files.uploads.parent / "again.pdf"
     source.write_bytes(PDF)
     return Submitter(database, files, config()).submit_file(source, asked).how
 
 
 def submitted_and_failed(conn: Conn, database: Database, files: Files) -> UUID:
-    assert submit_again(database, files) is How.CREATED
+    assert submit_again(database, files) is SubmissionResult.CREATED
     job_id: UUID = one(conn, "SELECT id FROM jobs")["id"]
     conn.execute(
         "UPDATE jobs SET status = 'failed', error_code = 'UNKNOWN', failed_at = %(at)s, created_at = %(at)s",
@@ -415,7 +483,7 @@ def test_an_upload_that_comes_while_cleanup_removes_the_old_one_waits_and_then_h
         again = begin(lambda: submit_again(submitting, files))
         wait_until_blocked(connect(), submitting.connection)
     assert [item.job_id for item in removed.result(10)] == [job_id]
-    assert again.result(10) is How.REQUEUED
+    assert again.result(10) is SubmissionResult.REQUEUED
     row = row_of(conn, job_id)
     assert (row["status"], row["upload_path"]) == ("queued", str(files.source(job_id)))
     assert files.source(job_id).read_bytes() == PDF
@@ -464,7 +532,7 @@ def test_claims_go_on_while_twenty_thousand_expired_jobs_are_cleaned_up(conn: Co
         "INSERT INTO jobs (bytes, sha256, status) SELECT 1, md5(n::text), 'queued' FROM generate_series(1, 3000) n"
     )
     register_server(conn)
-    mine, slowest, claims = queue(conn), 0.0, 0
+    mine, slowest, claims = cursor(conn), 0.0, 0
     cleaning = convertq("cleanup", "--json")
     while cleaning.popen.poll() is None and claims < 3000:
         asked = time.monotonic()

@@ -14,10 +14,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from convertq import sql
-from convertq.worker.files import Files
-from convertq.worker.job_list import NEWEST
+from convertq.queue.jobs import NEWEST
 
 from tests.conftest import Dirs, Environment, Supervisor
+from tests.files import Files
 from tests.jobs import insert_job, queued_job, set_status
 from tests.processes import CONSOLE_SCRIPT, Process, run
 from tests.waiting import Row, wait_for_row
@@ -184,7 +184,8 @@ def test_a_link_in_the_result_directory_is_not_followed(cli: Cli, conn: Conn, di
     (dirs.results / f"{job_id}.xml").unlink()
     (dirs.results / f"{job_id}.xml").symlink_to(secret)
     done = cli("result", job_id)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "EXPIRED" in done.stderr, "as the web answers it"
 
 
 def test_a_reader_that_goes_away_is_no_traceback(conn: Conn, dirs: Dirs, environment: Environment) -> None:
@@ -243,13 +244,13 @@ def test_retry_wants_ids_or_a_choice_and_not_both(cli: Cli, conn: Conn, dirs: Di
 # -- reclaim --
 
 
-def test_reclaim_says_how_many_and_removes_their_temp_files(cli: Cli, conn: Conn, dirs: Dirs) -> None:
+def test_reclaim_says_how_many_and_removes_their_temporary_files(cli: Cli, conn: Conn, dirs: Dirs) -> None:
     def lost(attempt: int) -> UUID:
-        return insert_job(conn, "processing", leased_by="gone/1", lease_expires_at="-infinity", attempt_count=attempt)
+        return insert_job(conn, "processing", leased_by="gone/1", lease_expires_at="yesterday", attempt_count=attempt)
 
     ids = [lost(1) for _ in range(150)]
     lost(3)
-    part = Files(dirs.uploads, dirs.results).part(ids[0], 1, "gone/1")
+    part = Files(dirs.uploads, dirs.results).temporary_result(ids[0], 1, "gone/1")
     part.touch()
     done = cli("reclaim")
     assert (done.returncode, done.stdout) == (0, "reclaimed 150 jobs\n1 job given up\n")

@@ -1,4 +1,4 @@
-"""Owns the promises of `convertq config`: every setting with its source, no secret, and every problem."""
+"""`convertq config`: every setting with its source, no secret, and every problem."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from convertq.cli.config import masked
-from convertq.worker.config import SETTINGS
+from convertq.queue.masked_url import masked
+from convertq.queue.settings import SETTINGS
 
 from tests.processes import run as run_convertq
 
@@ -71,7 +71,7 @@ def test_every_problem_is_said_with_exit_code_78_and_the_rest_is_shown() -> None
     done = run_convertq("config", "--json", environment={"PATH": "/usr/bin", **wrong})
     found = {row["variable"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert found["WORKER_CONCURRENCY"]["problem"] == "must be a whole number from 1 to 1000"
-    assert found["DATABASE_URL"]["value"] == "***"
+    assert found["DATABASE_URL"]["value"] == "mysql://u:***@h"
 
 
 def test_a_value_cannot_forge_a_line() -> None:

@@ -1,4 +1,4 @@
-"""Owns the promises of `convertq servers`: who is registered, what each worker does, and what --prune may remove."""
+"""`convertq servers`: who is registered, what each worker does, and what --prune may remove."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_progress_and_a_lease_that_ran_out_are_seen(conn: Conn, environment: Env
     make.queue(conn).report_progress(job, "converting", 45, 9, 20)
     assert "converting 45%" in screen(environment)
     make.expire_lease(conn, job)
-    assert "its lease has run out" in screen(environment)
+    assert "its lease has expired" in screen(environment)
 
 
 def test_names_from_outside_cannot_move_the_cursor(conn: Conn, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""Owns the promise of `convertq show`: its sentence is true of the queue as it is, also when nobody works any more."""
+"""`convertq show`: its sentence is true of the queue as it is, also when nobody works any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from convertq.cli.explain import COUNTED
+from convertq.queue.facts import MOST_COUNTED_JOBS
 
 from tests.conftest import Environment
 from tests.jobs import SERVER, Conn, insert_job, register_server
@@ -32,17 +32,17 @@ def sentence(environment: Environment) -> Sentence:
 def test_a_supervisor_that_was_killed_is_not_taken_for_one_that_works(conn: Conn, sentence: Sentence) -> None:
     register_server(conn, last_heartbeat_at=LONG_AGO)
     held, waiting = insert_job(conn, "processing"), insert_job(conn)
-    assert "that server was last heard" in sentence(held)
+    assert "that server's last heartbeat was" in sentence(held)
     assert "convertq worker run" in sentence(held)
     assert "no worker is running" in sentence(waiting)
 
 
 @pytest.mark.parametrize("status", ["stopped", "dead"])
-def test_the_job_of_a_server_that_ended_is_given_back_by_another(conn: Conn, sentence: Sentence, status: str) -> None:
+def test_the_job_of_a_server_that_ended_is_requeued_by_another(conn: Conn, sentence: Sentence, status: str) -> None:
     job_id = insert_job(conn, "processing")
     register_server(conn, status=status, stopped_at="now")
     register_server(conn, "other:1:bbbb")
-    assert f"that server is {status}, so any worker gives it back soon" in sentence(job_id)
+    assert f"that server is {status}, so any worker requeues it soon" in sentence(job_id)
 
 
 def test_a_job_whose_server_lives_is_being_converted(conn: Conn, sentence: Sentence) -> None:
@@ -55,7 +55,7 @@ def test_a_job_whose_server_lives_is_being_converted(conn: Conn, sentence: Sente
 def test_a_holder_that_never_registered_is_judged_by_its_lease_alone(conn: Conn, sentence: Sentence) -> None:
     assert sentence(insert_job(conn, "processing")).startswith("being converted by ")
     late = insert_job(conn, "processing", lease_expires_at=LONG_AGO)
-    assert "its lease ran out" in sentence(late)
+    assert "its lease expired" in sentence(late)
 
 
 def test_a_queued_job_knows_its_place(conn: Conn, sentence: Sentence) -> None:
@@ -75,9 +75,9 @@ def test_those_before_it_are_counted_up_to_a_bound(conn: Conn, sentence: Sentenc
     conn.execute(
         "INSERT INTO jobs (bytes, sha256, status, priority)"
         " SELECT 1, repeat('0', 64), 'queued', 1 FROM generate_series(1, %s)",
-        [COUNTED + 1],
+        [MOST_COUNTED_JOBS + 1],
     )
-    assert f", {COUNTED} or more jobs before it; " in sentence(insert_job(conn))
+    assert f", {MOST_COUNTED_JOBS} or more jobs before it; " in sentence(insert_job(conn))
 
 
 def test_a_full_disk_is_the_reason_only_where_workers_are(conn: Conn, sentence: Sentence) -> None:

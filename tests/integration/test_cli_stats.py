@@ -1,14 +1,15 @@
-"""Owns the promises of `convertq stats`: the whole queue on one screen, true, in 80 columns, and the same as JSON."""
+"""`convertq stats`: the whole queue on one screen, true, in 80 columns, and the same as JSON."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from convertq.worker.errors import Code, Failure
-from convertq.worker.outcome import Completed
+from convertq.queue.completion import FinishedJob
+from convertq.queue.errors import Code, Failure
+from convertq.queue.outcome import Completed
+from convertq.queue.store.directory_result import DirectoryResult
 
 from tests import jobs as make
 from tests.conftest import Environment
@@ -47,7 +48,8 @@ def screen(environment: Environment) -> str:
 
 
 def convert(conn: Conn, gateway_ms: int) -> None:
-    make.queue(conn).complete_job(make.claimed(conn), Completed(Path("/x"), 200, gateway_ms), "/x")
+    done = FinishedJob(make.claimed(conn), Completed("/x", DirectoryResult("/x", "/x.part", 1), 200, gateway_ms))
+    assert make.queue(conn).complete_job(done)
 
 
 def failure(code: Code) -> Failure:

@@ -1,9 +1,10 @@
-"""Owns the promises of complete_job: done once, by its holder, with everything that belongs to the end."""
+"""complete_job: done once, by its holder, with everything that belongs to the end."""
 
 from __future__ import annotations
 
 import pytest
-from convertq.worker.outcome import Completed
+from convertq.queue.completion import FinishedJob
+from convertq.queue.outcome import Completed
 
 from tests.jobs import Conn, claimed, complete, everything, last_event, lose_lease, one, queue, row_of
 
@@ -22,7 +23,7 @@ def test_it_ends_the_lease_and_says_where_the_result_is(conn: Conn) -> None:
 @pytest.mark.parametrize(("days", "kept"), [(30, "30 days"), (1, "1 day"), (0, None)])
 def test_the_result_expires_after_its_days_or_never(conn: Conn, days: int, kept: str | None) -> None:
     job = claimed(conn)
-    queue(conn, RETENTION_RESULTS_DAYS=days).complete_job(job, Completed(None), "x")
+    queue(conn, RETENTION_RESULTS_DAYS=days).complete_job(FinishedJob(job, Completed("x")))
     found = one(conn, "SELECT expires_at - completed_at = %s::interval AS kept FROM jobs", kept)
     assert found["kept"] is (None if kept is None else True)
 

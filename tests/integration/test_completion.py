@@ -1,4 +1,4 @@
-"""Owns the promises of shell completion: what is offered, how soon, and that it never says a word of trouble."""
+"""Shell completion: what is offered, how soon, and that it never says a word of trouble."""
 
 from __future__ import annotations
 

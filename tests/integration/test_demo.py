@@ -66,12 +66,12 @@ def test_two_demos_at_once_do_not_meet(environment: dict[str, str]) -> None:
     assert [first.returncode, second.returncode] == [0, 0], said
 
 
-@pytest.mark.parametrize("moment", ["starting PostgreSQL", ": queued", ": processing", ": complete"])
-def test_an_interrupted_demo_ends_within_three_seconds(environment: dict[str, str], moment: str) -> None:
+@pytest.mark.parametrize("step", ["starting PostgreSQL", ": queued", ": processing", ": complete"])
+def test_an_interrupted_demo_ends_within_three_seconds(environment: dict[str, str], step: str) -> None:
     demo = start({**environment, "PYTHONUNBUFFERED": "1"})
     assert demo.stdout is not None
-    while moment not in (line := demo.stdout.readline()):
-        assert line, "the demo ended before that moment"
+    while step not in (line := demo.stdout.readline()):
+        assert line, "the demo ended before that step"
     demo.send_signal(signal.SIGINT)
     demo.communicate(timeout=3)
     assert demo.returncode == 130

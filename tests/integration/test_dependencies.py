@@ -1,4 +1,4 @@
-"""Owns the promises of dependencies: a job is queued by the very transaction that completes the last one."""
+"""Dependencies: a job is queued by the very transaction that completes the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the promises of doctor's checks of the database server, each seen both ways."""
+"""doctor's checks of the database server, each seen both ways."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 import psycopg
 import pytest
-from convertq.cli.embedded import FAST, EmbeddedPostgres
-from convertq.worker.checks import server
-from convertq.worker.checks.finding import Limits
-from convertq.worker.doctor import ask
+from convertq.embedded.postgres import FAST, EmbeddedPostgres
+from convertq.queue.doctor import server
+from convertq.queue.doctor.examination import inspect_server
+from convertq.queue.doctor.finding import Limits
 
 from tests.conftest import Environment, migrate
-from tests.findings import BAD, OK, WARN, LookAt, doctor, find, state_of
+from tests.findings import BAD, OK, WARN, MakeContext, doctor, find, state_of
 from tests.jobs import Conn
 from tests.processes import run as run_convertq
 from tests.standby import Standby
 from tests.waiting import eventually
 
 
-def test_database(look_at: LookAt) -> None:
-    look = look_at()
-    assert state_of(server.check_database, replace(look, limits=Limits(latency=60))) is OK
-    assert state_of(server.check_database, replace(look, limits=Limits(latency=0))) is WARN
+def test_database(make_context: MakeContext) -> None:
+    context = make_context()
+    assert state_of(server.check_database, replace(context, limits=Limits(latency_seconds=60))) is OK
+    assert state_of(server.check_database, replace(context, limits=Limits(latency_seconds=0))) is WARN
 
 
 def test_a_standby_is_bad_and_the_rest_is_looked_at_all_the_same(
@@ -43,10 +43,10 @@ def test_a_standby_is_bad_and_the_rest_is_looked_at_all_the_same(
     assert {name: line["what"] for name, line in found.items() if "could not be checked" in line["what"]} == {}
 
 
-def test_version(look_at: LookAt) -> None:
-    look = look_at()
-    assert state_of(server.check_version, look) is OK
-    assert state_of(server.check_version, replace(look, server={**look.server, "version_number": 140012})) is BAD
+def test_version(make_context: MakeContext) -> None:
+    context = make_context()
+    assert state_of(server.check_version, context) is OK
+    assert state_of(server.check_version, replace(context, server={**context.server, "version_number": 140012})) is BAD
 
 
 @pytest.mark.parametrize(
@@ -57,31 +57,31 @@ def test_version(look_at: LookAt) -> None:
         ("INSERT INTO schema_migrations (version, name, checksum) VALUES (99, 'x', 'x')", "newer than this convertq"),
     ],
 )
-def test_schema(look_at: LookAt, conn: Conn, change: Any, words: str) -> None:
-    assert state_of(server.check_schema, look_at()) is OK
+def test_schema(make_context: MakeContext, conn: Conn, change: Any, words: str) -> None:
+    assert state_of(server.check_schema, make_context()) is OK
     conn.execute(change)
-    [finding] = find(server.check_schema, look_at())
+    [finding] = find(server.check_schema, make_context())
     assert finding.state is BAD
     assert words in finding.what
 
 
-def test_clock(look_at: LookAt) -> None:
-    look = look_at()
-    assert state_of(server.check_clock, look) is OK
-    look.clock = lambda: time.time() - 60
-    ask(look)
-    [finding] = find(server.check_clock, look)
+def test_clock(make_context: MakeContext) -> None:
+    context = make_context()
+    assert state_of(server.check_clock, context) is OK
+    context.clock = lambda: time.time() - 60
+    inspect_server(context)
+    [finding] = find(server.check_clock, context)
     assert (finding.state, finding.what) == (WARN, "this host is 60 s behind the database")
 
 
-def test_pooler(look_at: LookAt, database_url: str) -> None:
-    assert state_of(server.check_pooler, look_at()) is OK
-    assert state_of(server.check_pooler, look_at(DATABASE_URL=f"{database_url}&pgbouncer=true")) is WARN
+def test_pooler(make_context: MakeContext, database_url: str) -> None:
+    assert state_of(server.check_pooler, make_context()) is OK
+    assert state_of(server.check_pooler, make_context(DATABASE_URL=f"{database_url}&pgbouncer=true")) is WARN
 
 
-def test_connections(look_at: LookAt, environment: Environment) -> None:
-    assert state_of(server.check_connections, look_at()) is OK
-    assert state_of(server.check_connections, look_at(WORKER_CONCURRENCY=1000)) is WARN
+def test_connections(make_context: MakeContext, environment: Environment) -> None:
+    assert state_of(server.check_connections, make_context()) is OK
+    assert state_of(server.check_connections, make_context(WORKER_CONCURRENCY=1000)) is WARN
     few = {**FAST, "max_connections": "5", "superuser_reserved_connections": "3", "max_wal_senders": "0"}
     with EmbeddedPostgres(settings=few) as postgres:
         migrate(postgres.url())

@@ -1,4 +1,4 @@
-"""Owns the promises of the embedded server: it starts anywhere, keeps its data, and never outlives us."""
+"""The embedded server: it starts anywhere, keeps its data, and never outlives us."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres, StopMode
-from convertq.cli.embedded_scratch import Scratch, sweep
+from convertq.embedded.postgres import EmbeddedPostgres, StopMode
+from convertq.embedded.scratch import Scratch, sweep
 
 from tests.processes import command_of
 from tests.waiting import eventually
 
 OWNER = """
 import os, signal
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 server = EmbeddedPostgres().start()
 print(server.pid, server.host, flush=True)
 signal.pause()

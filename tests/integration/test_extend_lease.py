@@ -1,4 +1,4 @@
-"""Owns the promises of extend_lease: the holder's lease, and nobody else's."""
+"""extend_lease: the holder's lease, and nobody else's."""
 
 from __future__ import annotations
 

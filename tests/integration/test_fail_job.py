@@ -1,9 +1,9 @@
-"""Owns the promises of fail_job: the end without a result, with its code, by its holder alone."""
+"""fail_job: the end without a result, with its code, by its holder alone."""
 
 from __future__ import annotations
 
 import pytest
-from convertq.worker.errors import Code, Failure
+from convertq.queue.errors import Code, Failure
 
 from tests.jobs import Conn, claimed, everything, fail, last_event, lose_lease, row_of
 

@@ -7,24 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from convertq.worker.errors import Code, Failure
-from convertq.worker.job import Job
-from convertq.worker.job_queue import JobQueue
-from convertq.worker.outcome import Completed, Failed, RetryLater
+from convertq.queue.completion import FinishedJob
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.outcome import Completed, Failed, RetryLater
 
 from tests.jobs import HOLDER, SERVER, Conn, claimed, everything, queue
 
 FAILURE = Failure(Code.GW_5XX, "the gateway answered 503")
-WRITES: dict[str, Callable[[JobQueue, Job], Any]] = {
+WRITES: dict[str, Callable[[JobQueue, ClaimedJob], Any]] = {
     "extend_lease": lambda queue, job: queue.extend_lease(job),
     "report_progress": lambda queue, job: queue.report_progress(job, "reading", 1, 1, 2),
     "lock_lease": lambda queue, job: queue.lock_lease(job),
-    "complete_job": lambda queue, job: queue.complete_job(job, Completed(None), "/results/a.xml"),
+    "complete_job": lambda queue, job: queue.complete_job(FinishedJob(job, Completed("/results/a.xml"))),
     "schedule_retry": lambda queue, job: queue.schedule_retry(job, RetryLater(FAILURE, 0)),
     "fail_job": lambda queue, job: queue.fail_job(job, Failed(FAILURE, dead_letter=True)),
-    "release_job": lambda queue, job: queue.release_job(job, "shutdown"),
+    "requeue_job": lambda queue, job: queue.requeue_job(job, "shutdown"),
 }
-#: a lease by half: who held this attempt's number before it was given back, and who held the attempt before
+#: half a lease: an earlier holder of this attempt's number, before a requeue, and the holder of an earlier attempt
 HALVES: dict[str, dict[str, Any]] = {
     "another worker of the same host": {"holder": f"{SERVER}/2"},
     "another host": {"holder": "host:2:bbbb/1"},
@@ -35,18 +36,18 @@ HALVES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def job(conn: Conn) -> Job:
+def job(conn: Conn) -> ClaimedJob:
     return claimed(conn, attempt_count=1)
 
 
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("write", WRITES)
-def test_half_a_lease_changes_nothing(conn: Conn, job: Job, write: str, half: str) -> None:
+def test_half_a_lease_changes_nothing(conn: Conn, job: ClaimedJob, write: str, half: str) -> None:
     before = everything(conn)
     assert not WRITES[write](queue(conn), replace(job, **HALVES[half]))
     assert everything(conn) == before
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_the_whole_lease_is_accepted(conn: Conn, job: Job, write: str) -> None:
+def test_the_whole_lease_is_accepted(conn: Conn, job: ClaimedJob, write: str) -> None:
     assert WRITES[write](queue(conn), job)

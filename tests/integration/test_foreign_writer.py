@@ -1,4 +1,4 @@
-"""Owns the promises to a program that knows only the table: events, wake-ups and times come by themselves."""
+"""A program that knows only the table: events, wake-ups and times come by themselves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from convertq.worker import db, migrations
-from convertq.worker.database_url import parse_database_url
+from convertq.queue.database import connection as db
+from convertq.queue.database import migrations
+from convertq.queue.database.database import Database
+from convertq.queue.database.url import parse_database_url
 
 from tests.conftest import Connect
 from tests.jobs import Conn, claimed, events_of, insert_job, last_event, one, row_of, run, set_status
@@ -19,10 +21,11 @@ LONG = "a_schema_whose_name_is_as_long_as_a_name_in_postgresql_can_be__"
 
 def notices(conn: Conn) -> int:
     """How many have arrived by now; a marker sent after them says when to stop."""
-    conn.execute("LISTEN marker")
-    conn.execute("NOTIFY marker")
+    marker = f"marker_{conn.info.backend_pid}"
+    conn.execute(f"LISTEN {marker}".encode())
+    conn.execute(f"NOTIFY {marker}".encode())
     for count, notice in enumerate(conn.notifies(timeout=10)):
-        if notice.channel == "marker":
+        if notice.channel == marker:
             return count
         assert notice.payload == ""
     raise AssertionError("the marker did not arrive")
@@ -31,7 +34,7 @@ def notices(conn: Conn) -> int:
 @pytest.fixture
 def listener(connect: Connect) -> Conn:
     listening = connect()
-    listening.execute("LISTEN convertq_public")
+    listening.execute("SELECT start_waiting()")
     return listening
 
 
@@ -175,21 +178,104 @@ def test_what_is_rolled_back_wakes_nobody(conn: Conn, listener: Conn) -> None:
     assert notices(listener) == 0
 
 
+# -- who is notified --
+
+
+def test_nobody_is_notified_while_nobody_waits(conn: Conn, connect: Connect) -> None:
+    listener = connect()
+    listener.execute("LISTEN convertq_public_1")
+    insert_job(conn)
+    assert notices(listener) == 0
+
+
+def test_one_of_those_who_wait_is_notified(conn: Conn, connect: Connect) -> None:
+    waiting = [connect() for _ in range(9)]
+    places = [one(each, "SELECT start_waiting() AS place")["place"] for each in waiting]
+    assert places == list(range(1, 10))
+    for _ in range(5):
+        insert_job(conn)
+        assert sum(notices(each) for each in waiting) == 1
+
+
+def test_one_that_waits_in_the_last_place_is_notified(conn: Conn, connect: Connect) -> None:
+    for place in range(1, 64):
+        conn.execute("SELECT pg_advisory_lock(waiting_key(), %s)", [place])
+    last = connect()
+    assert one(last, "SELECT start_waiting() AS place")["place"] == 64
+    assert one(connect(), "SELECT start_waiting() AS place")["place"] is None
+    conn.execute("SELECT pg_advisory_unlock_all()")
+    insert_job(conn)
+    assert notices(last) == 1
+
+
+def test_one_that_has_left_or_ended_is_not_notified(conn: Conn, connect: Connect) -> None:
+    ended, left, waits = connect(), connect(), connect()
+    for each in (ended, left, waits):
+        each.execute("SELECT start_waiting()")
+    ended.close()
+    left.execute("SELECT stop_waiting(2)")
+    insert_job(conn)
+    assert (notices(left), notices(waits)) == (0, 1)
+
+
+def test_of_transactions_that_end_together_one_notifies(conn: Conn, connect: Connect, listener: Conn) -> None:
+    """The first one is at its end, and not committed yet: NOTIFY would make the second one wait for it."""
+    first = connect()
+    first.execute("BEGIN")
+    insert_job(first)
+    first.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    insert_job(conn)
+    assert notices(listener) == 0
+    first.execute("COMMIT")
+    assert notices(listener) == 1
+    insert_job(conn)
+    assert notices(listener) == 1
+
+
+def test_a_long_transaction_does_not_keep_others_from_notifying(conn: Conn, connect: Connect, listener: Conn) -> None:
+    long = connect()
+    long.execute("BEGIN")
+    insert_job(long)
+    insert_job(conn)
+    assert notices(listener) == 1
+    long.execute("COMMIT")
+    assert notices(listener) == 1
+
+
+def test_a_transaction_of_many_jobs_holds_one_lock_more(conn: Conn, listener: Conn) -> None:
+    with conn.transaction():
+        for _ in range(20):
+            insert_job(conn)
+        conn.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"
+        assert one(conn, held)["count"] == 1
+    assert notices(listener) == 1
+
+
+def test_a_notification_is_passed_on_to_another_that_waits(conn: Conn, connect: Connect, listener: Conn) -> None:
+    other = connect()
+    other.execute("SELECT start_waiting()")
+    assert run(listener, "stop_waiting", place=1) == [{"woken": 1}]
+    assert (notices(listener), notices(other)) == (0, 1)
+    assert run(other, "stop_waiting", place=2) == [{"woken": 0}]
+
+
 @contextmanager
-def in_schema(url: str, schema: str) -> Iterator[db.Database]:
+def in_schema(url: str, schema: str) -> Iterator[Database]:
     parsed = parse_database_url(f"{url}&schema={schema}")
     with db.connect(parsed, "convertq:tests") as connection:
         migrations.migrate(connection, schema)
-        yield db.Database(connection, schema)
+        yield Database(connection, schema)
 
 
 @pytest.mark.parametrize("schema", ["tenant", "Tenant", LONG])
 def test_a_schema_has_a_channel_of_its_own(database_url: str, listener: Conn, schema: str) -> None:
     with in_schema(database_url, schema) as there:
-        there.listen()
+        there.run("start_waiting")
         insert: Any = f"INSERT INTO \"{schema}\".jobs (bytes, sha256, status) VALUES (1, repeat('a', 64), 'queued')"
-        there.connection.execute(insert)
-        assert [notice.channel for notice in there.connection.notifies(timeout=10, stop_after=1)] == [there.channel]
+        listener.execute(insert)  # by another session: a supervisor does not notify itself
+        channel = f"convertq_{schema[:50]}_1"
+        assert [notice.channel for notice in there.connection.notifies(timeout=10, stop_after=1)] == [channel]
     assert notices(listener) == 0
 
 

@@ -1,4 +1,4 @@
-"""Owns the promise of the admin page's charts: each minute counts its own, cheaply on a long history."""
+"""The admin page's charts: each minute counts its own, cheaply on a long history."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from convertq.web.history import CALLS_MEASURED, get_history
-from convertq.worker.errors import Code, Failure
+from convertq.queue.errors import Code, Failure
+from convertq.queue.history import CALLS_MEASURED, get_history
 from psycopg.rows import dict_row
 from pytest_postgresql.executors import NoopExecutor
 

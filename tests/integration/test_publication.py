@@ -1,4 +1,4 @@
-"""The result file and the row change together: whoever lost the lease publishes nothing, and nothing is replaced."""
+"""The result file and the row change together: a worker without the lease publishes nothing and replaces nothing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from convertq.worker import settle
-from convertq.worker.breaker import Breaker
-from convertq.worker.errors import Code, Failure
-from convertq.worker.files import Files
-from convertq.worker.job import Job
-from convertq.worker.log import Log
-from convertq.worker.outcome import Completed
-from convertq.worker.settle import Settlement
+from convertq.queue.breaker import Breaker
+from convertq.queue.claim import NextClaim
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_events import JobEvents
+from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Completed
+from convertq.queue.settle import Settlement
+from convertq.queue.store import directory_result
 
+from tests.files import Files
 from tests.jobs import (
     HOLDER,
     SERVER,
@@ -25,6 +27,7 @@ from tests.jobs import (
     claimed,
     complete,
     config,
+    cursor,
     events_of,
     lose_lease,
     queue,
@@ -32,25 +35,19 @@ from tests.jobs import (
     status_of,
 )
 
-Publish = Callable[[Job, Completed], None]
+Publish = Callable[[ClaimedJob, Completed], None]
 MINE, OTHERS = b"<mine/>", b"<others/>"
 
 
 @pytest.fixture(params=[None, (SERVER, HOLDER)], ids=["alone", "with the next claim"])
 def publish(request: pytest.FixtureRequest, bounded: Conn, files: Files) -> Publish:
     """In both ways that a worker has."""
-    log = Log(config())
+    log, claim_along = Log(config()), request.param and NextClaim(cursor(bounded), *request.param)
 
-    def settle_it(job: Job, outcome: Completed) -> None:
-        Settlement(queue(bounded), files, Breaker(config(), log), log).settle(job, outcome, request.param)
+    def settle_it(job: ClaimedJob, outcome: Completed) -> None:
+        Settlement(queue(bounded), files, Breaker(config(), log), JobEvents()).settle(job, outcome, claim_along)
 
     return settle_it
-
-
-def converted(files: Files, job: Job) -> Completed:
-    part = files.part(job.id, job.attempt, job.holder)
-    part.write_bytes(MINE)
-    return Completed(part, gateway_status=200, gateway_ms=1)
 
 
 def names(directory: Path) -> list[str]:
@@ -58,20 +55,20 @@ def names(directory: Path) -> list[str]:
 
 
 def result(files: Files, job_id: UUID) -> bytes:
-    assert names(files.results) == [f"{job_id}.xml"], "the temp file is gone, and nothing else is there"
+    assert names(files.results) == [f"{job_id}.xml"], "the temporary file is gone, and nothing else is there"
     return files.result(job_id).read_bytes()
 
 
 def test_the_holder_publishes_its_result_and_completes(bounded: Conn, files: Files, publish: Publish) -> None:
     job = claimed(bounded)
-    publish(job, converted(files, job))
+    publish(job, files.converted(job))
     assert status_of(bounded, job) == "complete"
     assert result(files, job.id) == MINE
 
 
 def test_a_worker_that_lost_its_lease_publishes_nothing(bounded: Conn, files: Files, publish: Publish) -> None:
     job = claimed(bounded)
-    outcome = converted(files, job)
+    outcome = files.converted(job)
     lose_lease(bounded, job)
     publish(job, outcome)
     assert status_of(bounded, job) == "processing"
@@ -82,10 +79,10 @@ def test_a_worker_that_lost_its_lease_leaves_the_result_of_the_next_holder_alone
     bounded: Conn, files: Files, publish: Publish
 ) -> None:
     job = claimed(bounded)
-    outcome = converted(files, job)
+    outcome = files.converted(job)
     taken = lose_lease(bounded, job)
     files.result(job.id).write_bytes(OTHERS)
-    publish(taken, Completed(None))
+    publish(taken, files.left(taken))
     publish(job, outcome)
     assert result(files, job.id) == OTHERS
     assert events_of(bounded, job).count("complete") == 1
@@ -96,7 +93,7 @@ def test_a_whole_result_that_came_meanwhile_completes_the_job_and_is_not_replace
 ) -> None:
     """By an attempt that was paused between its lock and its commit: whose lock, after a restart, holds nobody up."""
     job = lose_lease(bounded, claimed(bounded))
-    outcome = converted(files, job)
+    outcome = files.converted(job)
     files.result(job.id).write_bytes(OTHERS)
     publish(job, outcome)
     assert status_of(bounded, job) == "complete"
@@ -120,7 +117,7 @@ def test_something_else_in_the_results_place_is_left_alone_and_said(
     bounded: Conn, files: Files, publish: Publish
 ) -> None:
     job = claimed(bounded)
-    outcome = converted(files, job)
+    outcome = files.converted(job)
     files.result(job.id).write_bytes(b"<broken>")
     with pytest.raises(Failure, match="in the result's place") as failed:
         publish(job, outcome)
@@ -132,12 +129,12 @@ def test_something_else_in_the_results_place_is_left_alone_and_said(
 def test_a_disk_too_full_for_the_name_is_not_worth_a_retry(
     bounded: Conn, files: Files, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(part: Path, result: Path) -> None:
+    def full(temporary: str, result: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(settle, "put_in_place", full)
+    monkeypatch.setattr(directory_result, "put_in_place", full)
     job = claimed(bounded)
     with pytest.raises(Failure, match="the disk is full") as failed:
-        publish(job, converted(files, job))
+        publish(job, files.converted(job))
     assert not failed.value.retryable
     assert row_of(bounded, job)["status"] == "processing"

@@ -1,4 +1,4 @@
-"""Owns the promises of two at once: for every pair that can meet, one order wins and nothing is lost or done twice."""
+"""Two at once: for every pair that can meet, one order wins and nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from uuid import UUID, uuid4
 
 import pytest
 from convertq import sql
-from convertq.worker import db, migrations
-from convertq.worker.breaker import Breaker
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.errors import Code, Failure
-from convertq.worker.job import Job
-from convertq.worker.job_queue import JobQueue
-from convertq.worker.log import Log
-from convertq.worker.outcome import Failed
+from convertq.queue.breaker import Breaker
+from convertq.queue.database import connection as db
+from convertq.queue.database import migrations
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Failed
 
 from tests.conftest import Connect
 from tests.jobs import (
     HOLDER,
     SERVER,
     Conn,
-    ask,
     begin,
     breaker,
     claim,
@@ -40,6 +40,7 @@ from tests.jobs import (
     set_breaker,
     status_of,
     together,
+    try_claim,
     wait_until_blocked,
 )
 
@@ -64,8 +65,8 @@ def test_two_claims_of_one_job_are_one(conn: Conn, here: Conn, there: Conn) -> N
     register_server(conn)
     for _ in range(ROUNDS):
         insert_job(conn)
-        taken = together(lambda: ask(here)[0], lambda: ask(there, OTHER)[0])
-        assert len([job for job in taken if isinstance(job, Job)]) == 1
+        taken = together(lambda: try_claim(here)[0], lambda: try_claim(there, OTHER)[0])
+        assert len([job for job in taken if isinstance(job, ClaimedJob)]) == 1
         assert taken.count(None) == 1
 
 
@@ -242,8 +243,8 @@ def test_two_claims_of_a_half_open_breaker_are_one(conn: Conn, here: Conn, there
         insert_job(conn)
         insert_job(conn)
         set_breaker(conn, "half_open", probe_by=HOLDER)
-        taken = together(lambda: ask(here)[0], lambda: ask(there, OTHER)[0])
-        assert [isinstance(job, Job) for job in taken] == [True, False]
+        taken = together(lambda: try_claim(here)[0], lambda: try_claim(there, OTHER)[0])
+        assert [isinstance(job, ClaimedJob) for job in taken] == [True, False]
 
 
 @pytest.mark.parametrize("code", [Code.GW_5XX, Code.GW_4XX])

@@ -1,6 +1,8 @@
-"""Owns the promises of reclaim_jobs and bury_servers: what is lost comes back, and what is alive is left alone."""
+"""reclaim_jobs and mark_servers_dead: what is lost comes back, and what is alive is left alone."""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -9,6 +11,7 @@ from tests.jobs import (
     HOLDER,
     SERVER,
     Conn,
+    begin,
     claim,
     claimed,
     complete,
@@ -20,8 +23,10 @@ from tests.jobs import (
     one,
     queue,
     register_server,
+    register_witness,
     row_of,
     run,
+    wait_until_blocked,
 )
 
 
@@ -29,8 +34,18 @@ def server_status(conn: Conn, server: str = SERVER) -> str:
     return str(one(conn, "SELECT status FROM servers WHERE id = %s", server)["status"])
 
 
-def silence(conn: Conn, seconds: int) -> None:
-    conn.execute("UPDATE servers SET last_heartbeat_at = now() - make_interval(secs => %s)", [seconds])
+def silence(conn: Conn, seconds: int, server: str = SERVER) -> None:
+    change = "UPDATE servers SET last_heartbeat_at = now() - make_interval(secs => %s) WHERE id = %s"
+    conn.execute(change, [seconds, server])
+
+
+def mark_dead(conn: Conn, listening_since: datetime | None = None) -> list[str]:
+    rows = run(conn, "mark_servers_dead", heartbeat_timeout=40, longest_gap=20, listening_since=listening_since)
+    return [row["id"] for row in rows]
+
+
+def beat(conn: Conn, server: str) -> None:
+    assert run(conn, "heartbeat_server", server=server, longest_gap=20)
 
 
 def test_an_expired_lease_goes_back_without_delay(conn: Conn) -> None:
@@ -85,13 +100,15 @@ def test_a_silent_server_is_dead_and_its_jobs_come_back_in_the_same_pass(conn: C
     job = claimed(conn)
     conn.execute("UPDATE servers SET status = %s", [status])
     silence(conn, 41)
+    register_witness(conn)
     assert [row["id"] for row in queue(conn, WORKER_HEARTBEAT_TIMEOUT_SEC=40).reclaim_jobs()] == [job.id]
     assert server_status(conn) == "dead"
-    assert one(conn, "SELECT stopped_at FROM servers")["stopped_at"] is not None
+    assert one(conn, "SELECT stopped_at FROM servers WHERE id = %s", SERVER)["stopped_at"] is not None
 
 
 def test_a_server_that_was_heard_in_time_lives(conn: Conn) -> None:
     claimed(conn)
+    register_witness(conn)
     silence(conn, 30)
     assert queue(conn, WORKER_HEARTBEAT_TIMEOUT_SEC=40).reclaim_jobs() == []
     assert server_status(conn) == "active"
@@ -100,8 +117,108 @@ def test_a_server_that_was_heard_in_time_lives(conn: Conn) -> None:
 def test_a_server_that_stopped_in_order_stays_stopped(conn: Conn) -> None:
     register_server(conn, status="stopped")
     silence(conn, 9999)
-    assert run(conn, "bury_servers", heartbeat_timeout=40) == []
+    register_witness(conn)
+    assert mark_dead(conn) == []
     assert server_status(conn) == "stopped"
+
+
+# -- who may judge a silent server --
+
+
+def test_after_an_outage_nobody_is_dead_before_the_database_was_reachable_for_one_timeout(conn: Conn) -> None:
+    """Everybody was silent for as long as the database was away; the first one that is heard again proves nothing."""
+    job = claimed(conn)
+    other = register_server(conn, "host:2:bbbb", heard_since="2020-01-01")
+    for server in (SERVER, other):
+        silence(conn, 50, server)
+    assert queue(conn).reclaim_jobs() == []
+    beat(conn, other)
+    assert queue(conn).reclaim_jobs() == []
+    assert (server_status(conn), server_status(conn, other)) == ("active", "active")
+    assert complete(conn, job)
+
+
+def test_a_server_that_was_heard_for_one_timeout_after_an_outage_is_a_witness(conn: Conn) -> None:
+    claimed(conn)
+    other = register_server(conn, "host:2:bbbb")
+    for server in (SERVER, other):
+        silence(conn, 100, server)
+    beat(conn, other)
+    conn.execute("UPDATE servers SET heard_since = heard_since - interval '39 s' WHERE id = %s", [other])
+    assert mark_dead(conn) == []
+    conn.execute("UPDATE servers SET heard_since = heard_since - interval '1 s' WHERE id = %s", [other])
+    assert mark_dead(conn) == [SERVER]
+
+
+def test_a_new_server_is_no_witness(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    register_server(conn, "host:2:bbbb")
+    assert mark_dead(conn) == []
+
+
+def test_a_server_is_no_witness_while_it_is_silent_itself(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    silence(conn, 21, register_witness(conn))
+    assert mark_dead(conn) == []
+
+
+@pytest.mark.parametrize("status", ["stopped", "dead"])
+def test_a_server_that_is_gone_is_no_witness(conn: Conn, status: str) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    conn.execute("UPDATE servers SET status = %s WHERE id = %s", [status, register_witness(conn)])
+    assert mark_dead(conn) == []
+
+
+def test_a_draining_server_is_a_witness(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    assert run(conn, "drain_server", server=register_witness(conn))
+    assert mark_dead(conn) == [SERVER]
+
+
+def test_heartbeats_without_a_gap_leave_the_witness_one(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    witness = register_witness(conn)
+    silence(conn, 19, witness)
+    beat(conn, witness)
+    assert mark_dead(conn) == [SERVER]
+
+
+def test_a_server_that_drains_after_an_outage_hides_no_gap(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    witness = register_witness(conn)
+    silence(conn, 50, witness)
+    assert run(conn, "drain_server", server=witness)
+    assert mark_dead(conn) == []
+    beat(conn, witness)
+    assert mark_dead(conn) == []
+
+
+def test_a_command_that_has_listened_for_one_timeout_is_a_witness(conn: Conn) -> None:
+    claimed(conn)
+    silence(conn, 50)
+    now = one(conn, "SELECT now()")["now"]
+    assert mark_dead(conn, now - timedelta(seconds=39)) == []
+    assert mark_dead(conn, now - timedelta(seconds=40)) == [SERVER]
+
+
+def test_a_heartbeat_under_way_saves_its_server(conn: Conn, connect: Connect) -> None:
+    """The statement waits for the lock on the row, and then checks the row again."""
+    claimed(conn)
+    register_witness(conn)
+    silence(conn, 50)
+    judge = connect()
+    with conn.transaction():
+        beat(conn, SERVER)
+        judged = begin(lambda: mark_dead(judge))
+        wait_until_blocked(connect(), judge)
+    assert judged.result(5) == []
+    assert server_status(conn) == "active"
 
 
 @pytest.mark.parametrize("holder", ["stranger", "some:other:program/1", "no-slash", "a/b/c", ""])

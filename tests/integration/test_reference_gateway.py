@@ -341,7 +341,7 @@ def test_a_crash_of_the_converter_is_422_and_the_next_document_is_served() -> No
         (converter,) = gateway.server.pool.idle
         converter.send_signal(signal.SIGSTOP)
         answer = threads.submit(post, gateway, sample("estudio"))
-        eventually(lambda: not gateway.server.pool.idle, what="the job is in hand")
+        eventually(lambda: not gateway.server.pool.idle, what="the job has begun")
         converter.send_signal(signal.SIGSEGV)
         converter.send_signal(signal.SIGCONT)
         assert_refused(answer.result(), 422, "crashed")

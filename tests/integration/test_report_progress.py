@@ -1,4 +1,4 @@
-"""Owns the promises of report_progress: one row per job, seen while it runs, and each write keeps the lease."""
+"""report_progress: one row per job, seen while it runs, and each write keeps the lease."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_whatever_ends_the_attempt_clears_it(conn: Conn, ending: str) -> None:
         case "retry":
             retry_later(conn, job)
         case "release":
-            mine.release_job(job, "shutdown")
+            mine.requeue_job(job, "shutdown")
         case "reclaim":
             expire_lease(conn, job)
             mine.reclaim_jobs()
@@ -81,7 +81,7 @@ def test_whatever_ends_the_attempt_clears_it(conn: Conn, ending: str) -> None:
     assert progress(conn) == []
 
 
-def test_whoever_asks_for_the_job_sees_it(conn: Conn) -> None:
+def test_progress_is_shown_with_the_job(conn: Conn) -> None:
     job = claimed(conn)
     queue(conn).report_progress(job, "converting", 50, 7, 9)
     shown = run(conn, "get_job", id=job.id)[0]["progress"]

@@ -1,8 +1,27 @@
-"""Owns the promises of requeue_worker_jobs: what a dead worker held goes back at once, and not for ever."""
+"""requeue_worker_jobs: what a dead worker leased is queued at once, while attempts are left."""
 
 from __future__ import annotations
 
-from tests.jobs import HOLDER, SERVER, Conn, claim, claimed, everything, last_event, lose_lease, queue, row_of
+from uuid import UUID
+
+from tests.conftest import Connect
+from tests.jobs import (
+    HOLDER,
+    SERVER,
+    Conn,
+    breaker,
+    claim,
+    claimed,
+    everything,
+    insert_job,
+    last_event,
+    lose_lease,
+    queue,
+    register_server,
+    row_of,
+    set_breaker,
+    status_of,
+)
 
 
 def test_its_job_goes_back_with_the_attempt_counted(conn: Conn) -> None:
@@ -61,3 +80,43 @@ def test_a_job_that_another_took_meanwhile_stays_with_it(conn: Conn) -> None:
     before = everything(conn)
     assert queue(conn).requeue_worker_jobs(HOLDER, counted=True, reason="x") == []
     assert everything(conn) == before
+
+
+# -- a claim that a living worker does not know of --
+
+
+def give_back_unknown(conn: Conn, known: UUID | None = None) -> list[UUID]:
+    rows = queue(conn).requeue_worker_jobs(HOLDER, counted=False, reason="the claim was lost", except_id=known)
+    return [row["id"] for row in rows]
+
+
+def test_the_job_that_the_worker_knows_of_stays_with_it(conn: Conn) -> None:
+    known, lost = claimed(conn), claimed(conn)
+    assert give_back_unknown(conn, known.id) == [lost.id]
+    assert (status_of(conn, known), status_of(conn, lost)) == ("processing", "queued")
+
+
+def test_an_abandoned_claim_that_commits_after_the_worker_looked_is_found_later_and_uncounted(
+    conn: Conn, connect: Connect
+) -> None:
+    register_server(conn)
+    job_id, abandoned = insert_job(conn), connect()
+    with abandoned.transaction():
+        assert claim(abandoned).id == job_id
+        assert give_back_unknown(conn) == []
+    assert give_back_unknown(conn) == [job_id]
+    assert (row_of(conn, job_id)["attempt_count"], last_event(conn, job_id)["meta"]) == (
+        0, {"worker": HOLDER, "attempt": 1, "reason": "the claim was lost"},
+    )  # fmt: skip
+
+
+def test_an_abandoned_trial_that_commits_late_opens_the_breaker_again(conn: Conn, connect: Connect) -> None:
+    register_server(conn)
+    job_id, abandoned = insert_job(conn), connect()
+    set_breaker(conn, "half_open", probe_by=HOLDER)
+    with abandoned.transaction():
+        assert claim(abandoned).is_trial
+        assert give_back_unknown(conn) == []
+    assert breaker(conn)["trial_job"] == job_id
+    assert give_back_unknown(conn) == [job_id]
+    assert (breaker(conn)["state"], breaker(conn)["trial_job"]) == ("open", None)

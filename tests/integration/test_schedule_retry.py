@@ -1,11 +1,11 @@
-"""Owns the promises of schedule_retry: back in the queue, not before its time, with the reason on record."""
+"""schedule_retry: back in the queue, not before its time, with the reason on record."""
 
 from __future__ import annotations
 
 import pytest
-from convertq.worker.errors import Code, Failure
+from convertq.queue.errors import Code, Failure
 
-from tests.jobs import Conn, ask, claimed, everything, last_event, lose_lease, one, retry_later, row_of
+from tests.jobs import Conn, claimed, everything, last_event, lose_lease, one, retry_later, row_of, try_claim
 
 
 def test_it_waits_for_its_time(conn: Conn) -> None:
@@ -22,13 +22,13 @@ def test_it_waits_for_its_time(conn: Conn) -> None:
         conn,
         "SELECT retry_after BETWEEN now() + interval '30 s' AND now() + interval '60 s' AS kept FROM jobs",
     )["kept"]
-    assert ask(conn)[0] is None
+    assert try_claim(conn)[0] is None
 
 
 def test_without_a_delay_it_comes_back_at_once_with_its_attempt_counted(conn: Conn) -> None:
     job = claimed(conn)
     retry_later(conn, job, delay_ms=0)
-    again, _ = ask(conn)
+    again, _ = try_claim(conn)
     assert again is not None
     assert (again.id, again.attempt) == (job.id, 2)
 

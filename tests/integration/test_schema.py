@@ -1,4 +1,4 @@
-"""Owns the promises of the tables: what no writer, in any language, can put into them."""
+"""The tables: what no writer, in any language, can put into them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Owns the promises of the servers' rows: registered once, heard from, drained, stopped, never back from the dead."""
+"""The servers' rows: registered once, heard from, drained, stopped, never back from the dead."""
 
 from __future__ import annotations
 
 import psycopg
 import pytest
 
-from tests.jobs import SERVER, Conn, one, register_server, run
+from tests.jobs import REGISTRATION, SERVER, Conn, one, register_server, run
 
 
 def row(conn: Conn) -> dict[str, object]:
@@ -30,10 +30,18 @@ def test_a_new_server_is_active_and_heard(conn: Conn) -> None:
     assert is_fresh(conn)
 
 
-def test_a_name_is_never_used_again(conn: Conn) -> None:
-    register_server(conn, status="stopped")
-    with pytest.raises(psycopg.errors.UniqueViolation):
-        register_server(conn)
+@pytest.mark.parametrize("status", ["draining", "stopped", "dead"])
+def test_a_name_is_never_used_again(conn: Conn, status: str) -> None:
+    register_server(conn, status=status)
+    assert run(conn, "register_server", **REGISTRATION) == []
+    assert row(conn)["status"] == status
+
+
+def test_a_registration_whose_commit_was_not_answered_can_be_repeated(conn: Conn) -> None:
+    assert run(conn, "register_server", **REGISTRATION)
+    old(conn)
+    assert run(conn, "register_server", **REGISTRATION)
+    assert is_fresh(conn)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +50,18 @@ def test_a_name_is_never_used_again(conn: Conn) -> None:
 def test_a_heartbeat_is_only_for_the_living(conn: Conn, status: str, heard: bool) -> None:
     register_server(conn, status=status)
     old(conn)
-    assert bool(run(conn, "heartbeat_server", server=SERVER)) is heard
+    assert bool(run(conn, "heartbeat_server", server=SERVER, longest_gap=20)) is heard
     assert is_fresh(conn) is heard
     assert row(conn)["status"] == status
+
+
+@pytest.mark.parametrize(("silent_for", "is_a_gap"), [(19, False), (21, True)])
+def test_a_gap_between_heartbeats_is_remembered(conn: Conn, silent_for: int, is_a_gap: bool) -> None:
+    register_server(conn, heard_since="2020-01-01")
+    conn.execute("UPDATE servers SET last_heartbeat_at = now() - make_interval(secs => %s)", [silent_for])
+    run(conn, "heartbeat_server", server=SERVER, longest_gap=20)
+    found = one(conn, "SELECT heard_since = last_heartbeat_at AS since_now FROM servers")
+    assert found["since_now"] is is_a_gap
 
 
 @pytest.mark.parametrize(("status", "after"), [("active", "draining"), ("stopped", "stopped"), ("dead", "dead")])
@@ -70,11 +87,15 @@ def test_stopping_twice_is_stopping_once(conn: Conn) -> None:
     assert row(conn) == before
 
 
-@pytest.mark.parametrize("statement", ["heartbeat_server", "drain_server", "stop_server"])
-def test_a_server_that_was_never_registered_changes_nothing(conn: Conn, statement: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "more"), [("heartbeat_server", {"longest_gap": 20}), ("drain_server", {}), ("stop_server", {})]
+)
+def test_a_server_that_was_never_registered_changes_nothing(
+    conn: Conn, statement: str, more: dict[str, object]
+) -> None:
     register_server(conn)
     before = row(conn)
-    assert run(conn, statement, server="host:9:zzzz") == []
+    assert run(conn, statement, server="host:9:zzzz", **more) == []
     assert row(conn) == before
 
 

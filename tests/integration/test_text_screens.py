@@ -1,4 +1,4 @@
-"""Owns the promise of the text screens: whole at any size, coloured where there are colours, ASCII in the C locale."""
+"""The text screens: whole at any size, coloured where there are colours, ASCII in the C locale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from convertq.worker.errors import Code, Failure
+from convertq.queue.errors import Code, Failure
 
 from tests.conftest import Dirs, Environment
 from tests.jobs import Conn, claimed, fail, insert_job, queued_job, retry_later
@@ -92,7 +92,7 @@ def test_each_screen_has_colours_of_its_own(on_screen: Screens) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
-def test_whoever_waits_sees_why_and_no_word_is_torn(
+def test_wait_says_why_it_waits_and_breaks_no_word(
     tmux: Callable[..., str], conn: Conn, environment: Environment, width: int, height: int
 ) -> None:
     job_id = insert_job(conn)

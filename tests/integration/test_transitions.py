@@ -1,19 +1,34 @@
-"""Owns the promise of the state machine: a status moves along its arrows, and nowhere else."""
+"""The state machine: a status moves along its arrows, and nowhere else."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
+from convertq.queue.status import JobStatus
 
 from tests.jobs import Conn, events_of, insert_job, set_status, status_of
 
-STATUSES = ["uploaded", "queued", "processing", "complete", "failed"]
+STATUSES = [str(status) for status in JobStatus]
 ARROWS = {
     ("uploaded", "queued"), ("uploaded", "failed"), ("queued", "processing"), ("queued", "failed"),
     ("processing", "complete"), ("processing", "failed"), ("processing", "queued"), ("failed", "queued"),
     ("complete", "queued"),
 }  # fmt: skip
 FORBIDDEN = [(old, new) for old in STATUSES for new in STATUSES if old != new and (old, new) not in ARROWS]
+
+
+def test_the_diagram_of_the_readme_has_exactly_these_arrows() -> None:
+    diagram = (Path(__file__).parents[2] / "README.md").read_text().partition("```mermaid")[2].partition("```")[0]
+    drawn = set(re.findall(r"^ *(\w+) --> (\w+)", diagram, re.MULTILINE))
+    assert drawn == ARROWS
+
+
+def test_the_database_lists_exactly_these_arrows(conn: Conn) -> None:
+    rows = conn.execute("SELECT from_status, to_status FROM job_transitions()").fetchall()
+    assert {(row["from_status"], row["to_status"]) for row in rows} == ARROWS
 
 
 @pytest.mark.parametrize(("old", "new"), sorted(ARROWS))

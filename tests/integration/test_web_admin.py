@@ -1,4 +1,4 @@
-"""Owns the operator's routes: they are there only with a token, and do and say what the commands do and say."""
+"""The operator's routes: they are there only with a token, and do and say what the commands do and say."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 
 from tests.conftest import Web
 from tests.integration.conftest import Place
-from tests.jobs import Conn, claim, expire_lease, fail, insert_job, one, register_server, status_of
+from tests.jobs import Conn, expire_lease, fail, insert_job, one, register_server, status_of
 from tests.processes import run as run_convertq
 from tests.waiting import eventually
 from tests.web_client import OPERATOR, PDF, TOKEN, Site, Visitor, error_of
 
 AN_ID = str(UUID(int=1))
-#: keys that differ from one moment to the next
+ONE_QUEUED = {"queued": 1, "skipped": 0, "message": "1 job queued again"}
+#: keys whose values change with time
 MOVING = {"now", "heartbeat_seconds", "up_seconds", "oldest_queued_seconds", "seconds", "lease_seconds"}
 
 
@@ -51,6 +52,17 @@ def test_stats_servers_jobs_and_the_breaker_are_what_the_commands_print(place: P
     assert still(operator.get("/api/admin/servers").json()["servers"]) == printed(place, "servers")
     assert still(operator.get("/api/admin/jobs").json()["jobs"]) == printed(place, "list")
     assert [still(operator.get("/api/admin/breaker").json())] == printed(place, "breaker")
+
+
+def test_the_dashboard_has_the_figures_of_stats_and_the_servers_in_words(
+    operator: Visitor, jobs: dict[str, UUID]
+) -> None:
+    shown = operator.get("/api/admin/dashboard").json()
+    assert still(shown["stats"]) == still(operator.get("/api/admin/stats").json())
+    assert (shown["breaker"]["word"], shown["breaker"]["can_close"]) == ("closed: jobs go through", False)
+    workers = [worker for server in shown["servers"]["rows"] for worker in server["workers"]]
+    assert str(jobs["running"]) in [worker["job_id"] for worker in workers]
+    assert shown["servers"]["summary"].startswith("1 of ")
 
 
 def test_the_metrics_are_what_the_command_prints(place: Place, operator: Visitor) -> None:
@@ -116,7 +128,9 @@ def test_the_breaker_is_opened_and_closed_by_hand(place: Place, operator: Visito
 def test_jobs_of_lost_workers_are_reclaimed(place: Place, operator: Visitor) -> None:
     job = place.claim(place.site.visitor().submitted(PDF + uuid4().hex.encode()))
     expire_lease(place.conn, job)
-    assert operator.post("/api/admin/reclaim").json() == {"reclaimed": 1, "given_up": 0}
+    assert operator.post("/api/admin/reclaim").json() == {
+        "reclaimed": 1, "given_up": 0, "message": "1 job queued again, 0 given up"
+    }  # fmt: skip
     assert status_of(place.conn, job.id) == "queued"
     place.conn.execute("UPDATE jobs SET priority = -1000 WHERE id = %s", [job.id])
 
@@ -131,7 +145,9 @@ def test_failed_jobs_are_retried_by_id(place: Place, operator: Visitor) -> None:
     first, second = failed_job(place), failed_job(place)
     gone = insert_job(place.conn, "failed")
     ids = [str(first), str(second), str(first), str(gone), str(uuid4())]
-    assert operator.post("/api/admin/retry-failed", json={"ids": ids}).json() == {"queued": 2, "skipped": 2}
+    answer = operator.post("/api/admin/retry-failed", json={"ids": ids}).json()
+    why = "no longer failed, source gone, or another job must be complete first"
+    assert answer == {"queued": 2, "skipped": 2, "message": f"2 jobs queued again, 2 left: {why}"}
     assert (status_of(place.conn, first), status_of(place.conn, second)) == ("queued", "queued")
 
 
@@ -139,7 +155,7 @@ def test_failed_jobs_are_retried_in_bulk(place: Place, operator: Visitor) -> Non
     plain, dead = failed_job(place), failed_job(place, dead_letter=True)
     owner = one(place.conn, "SELECT owner_session_id AS owner FROM jobs WHERE id = %s", plain)["owner"]
     chosen = operator.post("/api/admin/retry-failed", json={"owner": owner, "code": "GW_4XX"})
-    assert chosen.json() == {"queued": 1, "skipped": 0}
+    assert chosen.json() == ONE_QUEUED
     assert status_of(place.conn, dead) == "failed"
     assert operator.post("/api/admin/retry-failed", json={"dead": True}).json()["queued"] == 2
     assert status_of(place.conn, dead) == "queued"
@@ -150,19 +166,22 @@ def test_failed_jobs_are_retried_in_bulk(place: Place, operator: Visitor) -> Non
 
 @pytest.mark.parametrize(
     "wrong",
-    [[], "x", {"ids": []}, {"ids": ["x"]}, {"ids": [1]}, {"ids": None}, {"code": "x"}, {"dead": "yes"}, {"owner": 1},
+    [[], "x", {"ids": []}, {"ids": ["x"]}, {"ids": [1]}, {"ids": None}, {"code": "x"}, {"code": None}, {"owner": None},
+     {"dead": "yes"}, {"owner": 1},
      {"owner": "a\0b"}, {"owner": "\ud800"}, {"id": []}, {"ids": [AN_ID], "dead": True}, {"ids": [AN_ID] * 1001}],
     ids=lambda wrong: str(wrong)[:30],
 )  # fmt: skip
-def test_a_retry_that_cannot_be_understood_changes_nothing(operator: Visitor, wrong: Any) -> None:
-    assert error_of(operator.post("/api/admin/retry-failed", json=wrong)) == (400, "UNKNOWN")
+def test_a_retry_that_cannot_be_understood_changes_nothing(place: Place, operator: Visitor, wrong: Any) -> None:
+    job_id = failed_job(place)
+    assert error_of(operator.post("/api/admin/retry-failed", json=wrong)) == (400, "BAD_REQUEST")
+    assert status_of(place.conn, job_id) == "failed"
 
 
 def test_ids_that_come_in_chunks_are_not_taken_for_all(place: Place, operator: Visitor) -> None:
     wanted, other = failed_job(place), failed_job(place)
     body = iter([b'{"ids": ["', str(wanted).encode(), b'"]}'])
     answer = operator.post("/api/admin/retry-failed", data=body, headers={"Content-Type": "application/json"})
-    assert answer.json() == {"queued": 1, "skipped": 0}
+    assert answer.json() == ONE_QUEUED
     assert status_of(place.conn, other) == "failed"
 
 
@@ -185,21 +204,23 @@ def test_without_a_token_the_routes_do_not_exist(web: Web) -> None:
         answer = visitor.request(method, route)
         assert answer.status_code == 404, route
     assert error_of(visitor.get("/api/admin/stats")) == error_of(visitor.get("/api/nothing"))
-    for route in ("/api/admin/reclaim", "/api/nothing"):  # and whoever asks, from wherever
+    for route in ("/api/admin/reclaim", "/api/nothing"):  # for every client, from any site
         assert visitor.post(route, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 404
 
 
-def test_work_that_takes_long_is_not_taken_for_a_slow_client(impatient: Site, conn: Conn, database_url: str) -> None:
+def test_work_that_takes_long_is_not_taken_for_a_slow_client(short_timeouts: Place) -> None:
     """A bulk retry of very many jobs; here its row is locked, and a client has a second."""
-    job_id = impatient.visitor().submitted()
-    assert fail(conn, claim(conn))
-    with psycopg.connect(database_url) as locked, ThreadPoolExecutor() as aside:
+    job_id = short_timeouts.site.visitor().submitted()
+    assert fail(short_timeouts.conn, short_timeouts.claim(job_id))
+    with psycopg.connect(short_timeouts.environment["DATABASE_URL"]) as locked, ThreadPoolExecutor() as aside:
         locked.execute("SELECT FROM jobs FOR UPDATE")
         began = time.monotonic()
-        asked = aside.submit(impatient.operator().post, "/api/admin/retry-failed", json={"ids": [str(job_id)]})
+        asked = aside.submit(
+            short_timeouts.site.operator().post, "/api/admin/retry-failed", json={"ids": [str(job_id)]}
+        )
         eventually(lambda: time.monotonic() - began > 4)
         locked.rollback()
-        assert asked.result().json() == {"queued": 1, "skipped": 0}
+        assert asked.result().json() == ONE_QUEUED
 
 
 def test_the_token_is_asked_for_before_all_else(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Owns the promise that no request, however odd, gets a server error or an answer that the contract does not name.
+"""No request, however odd, gets a server error or an answer that the contract does not name.
 
 A few examples of each route here; `make test-api` sends thousands.
 """

@@ -1,4 +1,4 @@
-"""Owns what the web does without its database: it says so in words, at once, lives on, and is back by itself."""
+"""What the web does without its database: it says so in words, at once, lives on, and is back by itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import partial
 from uuid import uuid4
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
-from psycopg import sql
+from convertq.embedded.postgres import EmbeddedPostgres
 from requests import Response
 
 from tests.conftest import Web, migrate
 from tests.jobs import Conn, one, together
+from tests.standby import DemotedPostgres
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import eventually
 from tests.web_client import PDF, Site, Visitor, error_of
@@ -24,10 +24,10 @@ def says_so(site: Site, visitor: Visitor) -> None:
     operator = site.operator()
     for route in ROUTES:
         answer = operator.get(route)
-        assert error_of(answer) == (503, "UNKNOWN")
+        assert error_of(answer) == (503, "UNAVAILABLE")
         assert answer.json()["error"]["message"].startswith("the queue's database is not reachable")
         assert answer.headers["Retry-After"]
-    assert error_of(visitor.submit()) == (503, "UNKNOWN")
+    assert error_of(visitor.submit()) == (503, "UNAVAILABLE")
     assert visitor.post(f"/api/jobs/{uuid4()}/retry").status_code == 503
 
 
@@ -41,7 +41,10 @@ def test_a_database_that_stops_and_starts(web: Web, own_postgres: EmbeddedPostgr
     says_so(site, visitor)
     assert visitor.get("/health").json() == {"status": "alive"}
     not_ready = visitor.get("/ready").json()["error"]["message"]
-    assert not_ready.startswith("not ready: ")
+    assert not_ready == "not ready: the database is not reachable"
+    for_operators = site.operator().get("/ready").json()["error"]["message"]
+    assert "127.0.0.1" in for_operators
+    assert str(own_postgres.port) in for_operators
     page = visitor.get("/")
     assert page.status_code == 503
     assert "text/html" in page.headers["Content-Type"]
@@ -71,7 +74,7 @@ def test_it_starts_before_its_database_and_before_its_tables(web: Web) -> None:
         postgres.start()
         eventually(lambda: "convertq migrate" in visitor.get("/ready").text, what="the tables are asked for")
         assert visitor.get("/ready").status_code == 503
-        assert error_of(visitor.get("/api/jobs")) == (503, "UNKNOWN")
+        assert error_of(visitor.get("/api/jobs")) == (503, "UNAVAILABLE")
         migrate(postgres.url())
         eventually(lambda: visitor.get("/ready").status_code == 200, what="ready")
         assert visitor.submit().status_code == 201
@@ -102,16 +105,17 @@ def test_tables_that_are_taken_away_are_said_and_not_a_bug(site: Site, conn: Con
     eventually(lambda: visitor.get("/api/jobs").status_code == 200, what="back")
 
 
-def test_a_database_that_takes_no_writes_is_still_read(web: Web, conn: Conn) -> None:
-    """As a standby that has not been promoted yet."""
-    read_only = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
-    conn.execute(read_only.format(sql.Identifier(conn.info.dbname)))
-    site = web()
-    visitor = site.visitor()
-    assert visitor.get("/api/jobs").status_code == 200
-    assert error_of(visitor.submit())[0] == 503
-    assert visitor.get("/api/jobs").status_code == 200
-    assert site.process.events("web_error") == []
+def test_a_standby_that_takes_no_writes_is_still_read(web: Web) -> None:
+    with DemotedPostgres(port=0) as postgres:
+        migrate(postgres.url())
+        postgres.demote()
+        site = web(DATABASE_URL=postgres.url())
+        visitor = site.visitor()
+        assert visitor.get("/api/jobs").status_code == 200
+        assert error_of(visitor.submit())[0] == 503
+        assert visitor.get("/api/jobs").status_code == 200
+        assert site.process.events("web_error") == []
+        site.process.stop()
 
 
 SESSIONS = """
@@ -138,7 +142,7 @@ def test_it_keeps_few_connections(site: Site, conn: Conn) -> None:
 
 
 def test_a_table_that_somebody_locks_delays_its_requests_alone(site: Site, database_url: str) -> None:
-    """All connections wait for the lock; whoever finds none free is told so, and the database is not called lost."""
+    """All connections wait for the lock. A request that finds none free is refused; the database is not called lost."""
     visitors = [site.visitor() for _ in range(12)]
     for visitor in visitors:
         visitor.get("/api/jobs")

@@ -1,4 +1,4 @@
-"""Owns the download: the result byte for byte, in part or whole, under a safe name, counted, while it is kept."""
+"""The download: the result byte for byte, in part or whole, under a safe name, counted, while it is kept."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_range_of_nothing_is_refused(visitor: Visitor, job_id: UUID, nothing: 
 
 def test_who_wants_another_version_gets_none(place: Place, visitor: Visitor, job_id: UUID) -> None:
     for route in (f"/api/jobs/{job_id}/download", "/api/jobs"):
-        assert error_of(visitor.get(route, headers={"If-Match": '"another"'})) == (412, "UNKNOWN")
+        assert error_of(visitor.get(route, headers={"If-Match": '"another"'})) == (412, "BAD_REQUEST")
         etag = visitor.head(route).headers["ETag"]
         for right in (etag, f'"another", {etag}', "*"):
             assert visitor.get(route, headers={"If-Match": right}).status_code == 200

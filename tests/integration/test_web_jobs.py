@@ -1,17 +1,20 @@
-"""Owns the visitor's routes: submitting, listing, looking, retrying, each with the answers that are promised."""
+"""The visitor's routes: submitting, listing, looking, retrying, each with the answers that are promised."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from convertq.queue.errors import Code, Failure
 
 from tests.integration.conftest import Place
 from tests.jobs import (
     HOLDER,
     SERVER,
+    events_of,
     fail,
     insert_job,
     one,
@@ -25,12 +28,13 @@ from tests.jobs import (
     status_of,
     together,
 )
+from tests.waiting import eventually
 from tests.web_client import PDF, Visitor, error_of
 
 FIELDS = {
     "id", "status", "original_filename", "bytes", "mapping", "priority", "attempt_count", "error_code", "error_message",
     "dead_letter", "retry_after", "created_at", "queued_at", "started_at", "completed_at", "failed_at", "updated_at",
-    "progress", "why", "can_retry", "can_download",
+    "progress", "why", "can_retry", "can_download", "display",
 }  # fmt: skip
 
 
@@ -89,7 +93,7 @@ def test_an_empty_file_is_refused_and_not_recorded(visitor: Visitor) -> None:
 
 def test_an_unknown_mapping_is_refused_before_anything_is_kept(place: Place, visitor: Visitor) -> None:
     before = set(place.dirs.uploads.iterdir())
-    assert error_of(visitor.submit(a_pdf(), mapping="nothing")) == (422, "GW_4XX")
+    assert error_of(visitor.submit(a_pdf(), mapping="nothing")) == (422, "UNKNOWN_MAPPING")
     assert visitor.get("/api/jobs").json()["jobs"] == []
     assert set(place.dirs.uploads.iterdir()) == before
 
@@ -98,14 +102,14 @@ def test_an_unknown_mapping_is_refused_before_anything_is_kept(place: Place, vis
     "fields", [{"priority": "high"}, {"priority": "101"}, {"priority": "2147483648"}, {"pretty": "x"}]
 )
 def test_a_field_that_cannot_be_is_refused(visitor: Visitor, fields: dict[str, str]) -> None:
-    assert visitor.submit(a_pdf(), **fields).status_code == 422
+    assert error_of(visitor.submit(a_pdf(), **fields)) == (400, "BAD_REQUEST")
 
 
 def test_a_visitor_with_too_many_unfinished_jobs_must_wait(place: Place, visitor: Visitor) -> None:
     for _ in range(10):
         visitor.submitted(a_pdf())
     refused = visitor.submit(a_pdf())
-    assert refused.status_code == 429
+    assert error_of(refused) == (429, "TOO_MANY")
     assert refused.headers["Retry-After"]
     assert place.site.visitor().submit(a_pdf()).status_code == 201
     [job] = visitor.get("/api/jobs", params={"limit": 1}).json()["jobs"]
@@ -204,7 +208,7 @@ def test_the_version_of_a_page_changes_with_all_that_it_tells(place: Place, visi
 
 @pytest.mark.parametrize("query", ["status=lost", "limit=0", "limit=201", "limit=many", "before=yesterday", "before=0"])
 def test_a_list_that_cannot_be_asked_for_is_refused(visitor: Visitor, query: str) -> None:
-    assert error_of(visitor.get(f"/api/jobs?{query}")) == (400, "UNKNOWN")
+    assert error_of(visitor.get(f"/api/jobs?{query}")) == (400, "BAD_REQUEST")
 
 
 def test_a_page_begins_only_behind_a_job_of_mine(place: Place, visitor: Visitor) -> None:
@@ -240,17 +244,29 @@ def test_a_waiting_job_says_why(place: Place, visitor: Visitor) -> None:
     assert why(job_id) == "Waits for its turn"
     set_breaker(place.conn, "open")
     assert why(job_id) == "Converter busy — jobs will resume automatically"
-    assert visitor.get("/api/status").json()["breaker"] == "open"
+    eventually(lambda: visitor.get("/api/status").json()["breaker"] == "open", what="the page says so")
     set_breaker(place.conn, "closed")
     place.conn.execute("DELETE FROM servers WHERE id = %s", [SERVER])
     assert retry_later(place.conn, place.claim(job_id))
     assert why(job_id) == "Waits for attempt 2 of 3: the gateway answered 503"
 
 
+def test_a_file_that_could_not_be_read_has_two_attempts_in_every_sentence(place: Place, visitor: Visitor) -> None:
+    job_id = visitor.submitted(a_pdf())
+    failure = Failure(Code.IO_ERROR, "the source cannot be read: input/output error")
+    assert retry_later(place.conn, place.claim(job_id), failure=failure)
+    job = visitor.get(f"/api/jobs/{job_id}").json()
+    assert job["why"] == "Waits for attempt 2 of 2: the source cannot be read: input/output error"
+    assert job["display"]["until"] == job["retry_after"]
+    place.conn.execute("UPDATE jobs SET retry_after = NULL WHERE id = %s", [job_id])
+    place.claim(job_id)
+    assert visitor.get("/api/jobs").json()["jobs"][0]["why"] == "Being converted, attempt 2 of 2"
+
+
 def test_a_server_that_has_fallen_silent_is_no_running_converter(place: Place, visitor: Visitor) -> None:
     """A supervisor that was killed cannot say so."""
     job_id = visitor.submitted(a_pdf())
-    place.conn.execute("DELETE FROM servers")  # whoever claims registers anew
+    place.conn.execute("DELETE FROM servers")  # the next claim registers its server again
     register_server(place.conn, "host:9:silent")
     place.conn.execute("UPDATE servers SET last_heartbeat_at = now() - interval '41 s'")
     told = "Waits: no converter is running just now"
@@ -259,10 +275,16 @@ def test_a_server_that_has_fallen_silent_is_no_running_converter(place: Place, v
 
 
 def test_the_status_counts_the_queue_and_tells_nothing_else(place: Place, visitor: Visitor) -> None:
-    before = visitor.get("/api/status").json()
-    assert set(before) == {"breaker", "queue_depth"}
+    status = visitor.get("/api/status").json()
+    assert set(status) == {"breaker", "queue_depth"}
+
+    def is_true() -> bool:
+        queued = one(place.conn, "SELECT count(*) FROM jobs WHERE status = 'queued'")["count"]
+        return bool(visitor.get("/api/status").json()["queue_depth"] == queued)
+
+    eventually(is_true, what="the number of queued jobs")
     place.site.visitor().submitted(a_pdf())
-    assert visitor.get("/api/status").json()["queue_depth"] == before["queue_depth"] + 1
+    eventually(is_true, what="the number of queued jobs after another one")
 
 
 # -- retrying --
@@ -275,6 +297,38 @@ def test_a_failed_job_is_retried(place: Place, visitor: Visitor) -> None:
     answer = visitor.post(f"/api/jobs/{job_id}/retry")
     assert (answer.status_code, answer.json()["status"]) == (202, "queued")
     assert status_of(place.conn, job_id) == "queued"
+
+
+def test_a_retry_beyond_the_limit_of_unfinished_jobs_is_refused(place: Place, visitor: Visitor) -> None:
+    job_id = visitor.submitted(a_pdf())
+    assert fail(place.conn, place.claim(job_id))
+    for _ in range(10):
+        visitor.submitted(a_pdf())
+    refused = visitor.post(f"/api/jobs/{job_id}/retry")
+    assert error_of(refused) == (429, "TOO_MANY")
+    assert refused.headers["Retry-After"]
+    assert status_of(place.conn, job_id) == "failed"
+    assert events_of(place.conn, job_id)[-1] == "failed"
+    [other] = visitor.get("/api/jobs", params={"limit": 1}).json()["jobs"]
+    assert fail(place.conn, place.claim(UUID(other["id"])))
+    assert visitor.post(f"/api/jobs/{job_id}/retry").status_code == 202
+
+
+def test_of_many_retries_at_once_no_more_are_queued_than_allowed(place: Place, visitor: Visitor) -> None:
+    owner = visitor.owner
+    jobs = [visitor.submitted(a_pdf()) for _ in range(4)]
+    for job_id in jobs:
+        assert fail(place.conn, place.claim(job_id))
+    for _ in range(8):
+        visitor.submitted(a_pdf())
+
+    def retry(job_id: UUID) -> int:
+        mine = place.site.visitor()
+        mine.cookies.set("owner_session_id", owner)
+        return mine.post(f"/api/jobs/{job_id}/retry").status_code
+
+    codes = together(*[partial(retry, job_id) for job_id in jobs])
+    assert sorted(map(str, codes)) == ["202"] * 2 + ["429"] * 2
 
 
 def test_only_a_failed_job_with_its_source_is_retried(place: Place, visitor: Visitor) -> None:
@@ -291,8 +345,8 @@ def test_only_a_failed_job_with_its_source_is_retried(place: Place, visitor: Vis
 
 @pytest.mark.parametrize("route", ["", "/events", "/progress", "/download"])
 def test_an_unknown_job_is_not_there(visitor: Visitor, route: str) -> None:
-    assert error_of(visitor.get(f"/api/jobs/{uuid4()}{route}")) == (404, "UNKNOWN")
-    assert error_of(visitor.get(f"/api/jobs/not-an-id{route}")) == (404, "UNKNOWN")
+    assert error_of(visitor.get(f"/api/jobs/{uuid4()}{route}")) == (404, "NOT_FOUND")
+    assert error_of(visitor.get(f"/api/jobs/not-an-id{route}")) == (404, "NOT_FOUND")
 
 
 def test_a_job_written_by_another_program_is_shown_to_its_owner(place: Place, visitor: Visitor) -> None:
@@ -304,9 +358,9 @@ def test_a_job_written_by_another_program_is_shown_to_its_owner(place: Place, vi
 
 
 def test_a_route_or_method_that_there_is_not_says_so_as_json(visitor: Visitor) -> None:
-    assert error_of(visitor.get("/api/nothing")) == (404, "UNKNOWN")
+    assert error_of(visitor.get("/api/nothing")) == (404, "NOT_FOUND")
     refused = visitor.delete("/api/jobs")
-    assert error_of(refused) == (405, "UNKNOWN")
+    assert error_of(refused) == (405, "BAD_REQUEST")
     assert "POST" in refused.headers["Allow"]
 
 
@@ -328,6 +382,17 @@ def test_an_upload_without_a_name_or_with_its_fields_behind_is_taken(visitor: Vi
     kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
     answer = visitor.post("/api/jobs", data=body.encode(), headers=kind)
     assert (answer.status_code, answer.json()["priority"]) == (201, 7)
+
+
+def test_a_file_name_that_is_not_utf_8_is_refused_in_plain_words(visitor: Visitor) -> None:
+    header = b'Content-Disposition: form-data; name="file"; filename="\xed\xa0\x80.pdf"'
+    body = b"--x\r\n" + header + b"\r\n\r\n" + PDF + b"\r\n--x--\r\n"
+    for route in ("/api/jobs", "/upload"):
+        answer = visitor.post(route, data=body, headers={"Content-Type": "multipart/form-data; boundary=x"})
+        assert answer.status_code == 400
+        assert "file name, is not valid utf-8" in answer.text.lower()
+        assert "\\x" not in answer.text
+        assert "Error" not in answer.text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Owns who may see and do what: sessions, the matrix of two visitors over every route, and requests of other sites.
+"""Who may see and do what: sessions, the matrix of two visitors over every route, and requests of other sites.
 
 Routes are taken from the application itself: a new one cannot be forgotten.
 """
@@ -85,7 +85,7 @@ def test_there_are_routes_of_a_job() -> None:
 
 
 @pytest.mark.parametrize("route", OF_A_JOB, ids=named)
-def test_a_strangers_job_is_forbidden_in_the_same_words_whatever_it_is(
+def test_a_job_of_another_visitor_is_forbidden_in_the_same_words_whatever_it_is(
     place: Place, visitor: Visitor, jobs: list[UUID], route: Route
 ) -> None:
     assert visitor.owner  # its cookie is set already
@@ -120,7 +120,7 @@ def test_the_list_of_one_visitor_has_nothing_of_another(visitor: Visitor, jobs: 
 
 
 @pytest.mark.parametrize("route", OF_A_JOB, ids=named)
-def test_of_a_strangers_job_nothing_is_looked_at_but_whose_it_is(
+def test_of_a_job_of_another_visitor_nothing_is_looked_at_but_whose_it_is(
     place: Place, visitor: Visitor, jobs: list[UUID], route: Route
 ) -> None:
     """The work is the same for every job, and so its time tells nothing: all else is locked away meanwhile."""

@@ -1,4 +1,4 @@
-"""Owns the command `convertq web run`: how it starts, on whose socket, what it survives, and how it ends."""
+"""The command `convertq web run`: how it starts, on whose socket, what it survives, and how it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_open_connection_of_a_browser_does_not_delay_the_end(site: Site) -> N
     assert site.process.stop(timeout=8) == 0
 
 
-def test_a_request_in_hand_is_finished_before_the_end(site: Site) -> None:
+def test_a_running_request_is_finished_before_the_end(site: Site) -> None:
     visitor = site.visitor()
     host, _, port = site.url.removeprefix("http://").partition(":")
     body = b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + PDF + b"\r\n--x--\r\n"

@@ -1,4 +1,4 @@
-"""Owns what comes before the application: connections that say nothing, and requests that are no HTTP."""
+"""What comes before the application: connections that say nothing, and requests that are no HTTP."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
-from convertq.web.guard import HEADERS
-from convertq.web.server import THREADS
+from convertq.web.security_headers import HEADERS
 
 from tests.integration.conftest import Place
 from tests.waiting import eventually
 from tests.web_client import TOKEN, Site
+
+CLIENTS = 150
 
 
 def dial(site: Site) -> socket.socket:
@@ -59,7 +60,7 @@ def test_what_cannot_be_read_is_refused_as_everything_else_is(place: Place, name
     assert headers.items() >= {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}.items()
     assert int(headers["Content-Length"]) == len(body)
     error = json.loads(body)["error"]
-    assert (set(error), error["code"]) == ({"code", "message"}, "UNKNOWN")
+    assert (set(error), error["code"]) == ({"code", "message"}, "BAD_REQUEST")
 
 
 def test_of_what_cannot_be_read_nothing_is_logged_but_the_kind_of_mistake(place: Place) -> None:
@@ -77,63 +78,62 @@ def test_a_header_cannot_name_another_path_than_the_address(place: Place, header
     assert (status, json.loads(body)) == (200, {"status": "alive"})
 
 
-def test_those_who_say_nothing_keep_nobody_waiting(site: Site) -> None:
-    """Six times as many as there are threads."""
+def test_those_who_say_nothing_keep_nobody_waiting(place: Place) -> None:
     with ExitStack() as open_lines:
-        for _ in range(THREADS * 6):
-            open_lines.enter_context(dial(site))
-        assert site.visitor().get("/health", timeout=3).status_code == 200
+        for _ in range(CLIENTS):
+            open_lines.enter_context(dial(place.site))
+        assert place.site.visitor().get("/health", timeout=3).status_code == 200
 
 
 WORDS = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
-def test_those_who_say_a_little_at_a_time_keep_nobody_waiting_and_are_answered_in_the_end(site: Site) -> None:
+def test_those_who_say_a_little_at_a_time_keep_nobody_waiting_and_are_answered_in_the_end(place: Place) -> None:
     with ExitStack() as open_lines:
-        lines = [open_lines.enter_context(dial(site)) for _ in range(THREADS * 4)]
+        lines = [open_lines.enter_context(dial(place.site)) for _ in range(CLIENTS)]
         for start, end in ((0, 1), (1, 20), (20, len(WORDS) - 1)):
             for line in lines:
                 line.sendall(WORDS[start:end])
-            assert site.visitor().get("/health", timeout=3).status_code == 200
+            assert place.site.visitor().get("/health", timeout=3).status_code == 200
         for line in lines:
             line.sendall(WORDS[-1:])
         for line in lines:
             assert line.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
-def test_who_stops_in_the_middle_of_a_head_is_let_go_at_once(site: Site) -> None:
-    with dial(site) as line:
+def test_who_stops_in_the_middle_of_a_head_is_let_go_at_once(place: Place) -> None:
+    with dial(place.site) as line:
         line.sendall(WORDS[:20])
-        site.visitor().get("/health")  # what was said so far has been looked at
+        place.site.visitor().get("/health")  # what was said so far has been looked at
         line.shutdown(socket.SHUT_WR)
         line.settimeout(3)
         assert line.recv(1) == b""
 
 
-def test_on_a_connection_that_is_kept_a_head_may_come_in_pieces_too(site: Site) -> None:
+def test_on_a_connection_that_is_kept_a_head_may_come_in_pieces_too(place: Place) -> None:
     kept = WORDS.replace(b"Connection: close", b"Accept: */*")
-    with dial(site) as line:
+    with dial(place.site) as line:
         for _ in range(3):
             for at in range(0, len(kept), 9):
                 line.sendall(kept[at : at + 9])
-                site.visitor().get("/health")  # and meanwhile others are served
+                place.site.visitor().get("/health")  # and meanwhile others are served
             answer = b""
             while b'"alive"' not in answer:
                 answer += line.recv(65536)
             assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-def test_who_has_its_answer_and_does_not_hang_up_keeps_nobody_waiting(site: Site) -> None:
+def test_who_has_its_answer_and_does_not_hang_up_keeps_nobody_waiting(place: Place) -> None:
     with ExitStack() as open_lines:
-        for line in [open_lines.enter_context(dial(site)) for _ in range(THREADS * 4)]:
+        for line in [open_lines.enter_context(dial(place.site)) for _ in range(CLIENTS)]:
             line.sendall(WORDS)
-        assert site.visitor().get("/health", timeout=3).status_code == 200
+        assert place.site.visitor().get("/health", timeout=3).status_code == 200
 
 
-def test_when_more_come_than_there_is_room_for_the_silent_ones_go_first(impatient: Site) -> None:
+def test_when_more_come_than_there_is_room_for_the_silent_ones_go_first(short_timeouts: Place) -> None:
     """There is room for a hundred here."""
     with ExitStack() as open_lines:
-        lines = [open_lines.enter_context(dial(impatient)) for _ in range(150)]
-        assert impatient.visitor().get("/health", timeout=3).status_code == 200
+        lines = [open_lines.enter_context(dial(short_timeouts.site)) for _ in range(150)]
+        assert short_timeouts.site.visitor().get("/health", timeout=3).status_code == 200
         lines[0].settimeout(3)
         assert lines[0].recv(1) == b""

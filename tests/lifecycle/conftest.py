@@ -1,27 +1,30 @@
-"""Owns what the lifecycle tests share: documents of a test, and a supervisor that serves a whole module."""
+"""What the lifecycle tests share: documents of a test, and a supervisor that serves a whole module."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 from psycopg import sql
 from psycopg.rows import dict_row
 from pytest_postgresql.executors import NoopExecutor
 
-from tests.conftest import SETTINGS, Dirs, Server
+from tests.conftest import SETTINGS, Dirs, Environment, Server
 from tests.documents import Documents
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row, eventually
 
 OwnDocuments = Callable[[], Documents]
+ShortTimeoutsSupervisor = Callable[..., Process]
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,23 @@ def own_documents(own_postgres: EmbeddedPostgres, dirs: Dirs) -> Iterator[OwnDoc
         conn.close()
 
 
+@pytest.fixture
+def short_timeouts_supervisor(environment: Environment) -> Iterator[ShortTimeoutsSupervisor]:
+    """`short_timeouts_supervisor(WORKER_CONCURRENCY=1)`: as `supervisor`, by tests.short_timeouts_worker."""
+    started: list[Process] = []
+    program = (sys.executable, "-m", "tests.short_timeouts_worker")
+
+    def short_timeouts_supervisor(**overrides: object) -> Process:
+        given = environment(PYTHONPATH=str(Path(__file__).parents[2]), **overrides)
+        started.append(Process("worker", "run", environment=given, program=program))
+        started[-1].wait_for_event("ready", timeout=15)
+        return started[-1]
+
+    yield short_timeouts_supervisor
+    leftovers = [name for process in started for name in process.end()]
+    assert not leftovers, f"left running by the test: {leftovers}"
+
+
 def wait_for_call(gateway: StandInGateway, job_id: UUID, count: int = 1, timeout: float = 10) -> None:
     """Until the gateway has the upload of this job's `count`th call."""
     eventually(lambda: len(gateway.requests_of(job_id)) >= count, timeout, f"call {count} for {job_id}")
@@ -104,6 +124,6 @@ def pid_of_holder(supervisor: Process, documents: Documents, job_id: UUID) -> in
     return int(supervisor.events("worker_start", worker=holder)[-1]["pid"])
 
 
-def wait_until_past(documents: Documents, moment: datetime, timeout: float = 10) -> None:
+def wait_until_past(documents: Documents, timestamp: datetime, timeout: float = 10) -> None:
     """By the database's clock."""
-    eventually(lambda: documents.now() > moment, timeout, f"the clock past {moment}")
+    eventually(lambda: documents.now() > timestamp, timeout, f"the clock past {timestamp}")

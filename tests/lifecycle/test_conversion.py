@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
-from convertq.worker import db
-from convertq.worker.database_url import parse_database_url
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.queue.database import connection as db
+from convertq.queue.database.url import parse_database_url
 
 from tests.documents import PDF
 from tests.gateway_behaviours import Behaviour, document, gzipped, held, untyped

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres, StopMode
+from convertq.embedded.postgres import EmbeddedPostgres, StopMode
 from psycopg.rows import dict_row
 
 from tests.conftest import Convertq, Dirs, Supervisor, migrate
@@ -19,6 +19,7 @@ from tests.gateway_behaviours import delayed, held
 from tests.lifecycle.conftest import OwnDocuments, pid_of_holder, wait_for_call
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
+from tests.standby import DemotedPostgres
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import eventually
 
@@ -116,7 +117,7 @@ def test_a_restart_in_the_middle_of_a_call_is_not_noticed_by_the_job(
 def test_a_connection_lost_during_a_call_is_not_noticed_by_the_jobs_that_follow(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
-    """What the lost connection held is given back first: a job claimed before that would be given back with it."""
+    """What the lost connection had claimed is requeued first: a job claimed before that would be requeued with it."""
     release = threading.Event()
     gateway.script(held(release))
     supervisor(WORKER_CONCURRENCY=1)
@@ -190,21 +191,23 @@ def test_a_reached_connection_limit_is_waited_out(
     assert_works(documents)
 
 
-def test_a_database_that_is_read_only_for_a_while_is_waited_for_quietly(
-    supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments
+def test_a_database_that_is_read_only_until_it_is_promoted_is_waited_for_quietly(
+    supervisor: Supervisor, dirs: Dirs
 ) -> None:
-    process = supervisor(DATABASE_URL=own_postgres.url())
-    documents = own_documents()
-    set_read_only(documents, "on")
-    terminate_all(documents)
-    process.wait_for_event("db_down", count=3)
-    since = documents.now()
-    eventually(lambda: (documents.now() - since).total_seconds() > 3, what="three seconds of it")
-    set_read_only(documents, "off")
-    documents = own_documents()
-    assert_works(documents)
-    assert set(trouble_per_worker(process).values()) == {1}
-    assert process.events("worker_died") == []
+    with DemotedPostgres(port=0) as postgres:
+        migrate(postgres.url())
+        process = supervisor(DATABASE_URL=postgres.url())
+        postgres.demote()
+        with psycopg.connect(postgres.url(), autocommit=True, row_factory=dict_row) as conn:
+            documents = Documents(conn, dirs.uploads, dirs.results)
+            process.wait_for_event("db_down", count=3)
+            since = documents.now()
+            eventually(lambda: (documents.now() - since).total_seconds() > 3, what="three seconds of it")
+            conn.execute("SELECT pg_promote()")
+            assert_works(documents)
+        assert set(trouble_per_worker(process).values()) == {1}
+        assert process.events("worker_died") == []
+        assert process.stop() == 0
 
 
 def test_a_right_that_is_taken_away_for_a_while_is_waited_for_quietly(
@@ -249,7 +252,7 @@ def test_a_cut_network_loses_nothing(
         assert process.stop() == 0
     query = "SELECT count(*) AS count FROM job_events WHERE event_type = 'complete'"
     assert documents.conn.execute(query).fetchone() == {"count": 60}
-    assert documents.temp_files() == []
+    assert documents.temporary_files() == []
     assert {path.stem for path in Path(documents.results).iterdir()} == {str(job_id) for job_id in jobs}
 
 
@@ -290,12 +293,6 @@ def make_role(documents: Documents, name: str) -> None:
         f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}",
     ):
         documents.conn.execute(statement.encode())
-
-
-def set_read_only(documents: Documents, value: str) -> None:
-    documents.conn.execute("SET default_transaction_read_only = off")
-    documents.conn.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}".encode())
-    documents.conn.execute("SELECT pg_reload_conf()")
 
 
 def terminate_all(documents: Documents) -> None:

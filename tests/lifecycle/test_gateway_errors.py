@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests import gateway_behaviours as answer
 from tests.conftest import Supervisor
@@ -152,7 +152,7 @@ def test_an_answer_has_its_code_and_is_retried_as_the_table_says(site: Site, job
 
 
 def first_retry(documents: Documents, job_id: UUID) -> tuple[Row, float]:
-    """The event, and the seconds from it to the moment when the job is due."""
+    """The event, and the seconds from it to the time at which the job is due."""
     event = documents.wait_for_event(job_id, "retry", timeout=30)
     due = datetime.fromisoformat(event["meta"]["retry_after"])
     return event, (due - event["at"]).total_seconds()

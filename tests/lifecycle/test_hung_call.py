@@ -12,7 +12,7 @@ from tests.conftest import Supervisor
 from tests.documents import Documents
 from tests.stand_in_gateway import StandInGateway
 
-#: The first look-up of the gateway's name never comes back: there is no socket yet that could be shut.
+#: The first resolution of the gateway's name never returns: there is no socket yet that could be shut.
 SILENT_NAME_SERVER = """#!{python}
 import os, socket, threading
 find = socket.getaddrinfo

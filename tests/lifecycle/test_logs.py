@@ -1,4 +1,4 @@
-"""The log of an eventful life: every event is told, each on one whole line that says who, where and which job."""
+"""The log of a worker: every event is logged, each as one whole line with its server, worker and job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 from psycopg.rows import dict_row
 
 from tests.conftest import SETTINGS, Dirs, migrate
@@ -83,7 +83,7 @@ class Life:
         self.have_a_lease_stolen()
         self.have_the_breaker_open_and_close()
         self.lose_the_database()
-        self.stop_with_a_job_in_hand()
+        self.stop_with_a_running_job()
 
     def have_a_worker_killed(self) -> None:
         job_id = self.documents.upload()
@@ -119,7 +119,7 @@ class Life:
         self.process.wait_for_event("db_down", count=3)
         self.process.wait_for_event("db_up", count=3)
 
-    def stop_with_a_job_in_hand(self) -> None:
+    def stop_with_a_running_job(self) -> None:
         job_id = self.documents.upload()
         self.gateway.script_for(job_id, silent())
         self.documents.insert(job_id)
@@ -161,15 +161,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def told(log: list[str]) -> list[Event]:
+def logged(log: list[str]) -> list[Event]:
     return [json.loads(line) for line in log]
 
 
-def test_every_line_is_one_json_object_that_says_when_what_and_who(told: list[Event]) -> None:
-    for event in told:
-        moment = datetime.fromisoformat(event["timestamp"])
-        assert moment.utcoffset() == timedelta(0), event
-        assert abs(datetime.now(UTC) - moment) < timedelta(minutes=5), event
+def test_every_line_is_one_json_object_with_time_event_and_worker(logged: list[Event]) -> None:
+    for event in logged:
+        timestamp = datetime.fromisoformat(event["timestamp"])
+        assert timestamp.utcoffset() == timedelta(0), event
+        assert abs(datetime.now(UTC) - timestamp) < timedelta(minutes=5), event
         assert event["level"] in LEVELS
         assert event["event"] in EVENTS
         assert event["environment"] == SETTINGS_HERE["WORKER_ENVIRONMENT"]
@@ -178,13 +178,13 @@ def test_every_line_is_one_json_object_that_says_when_what_and_who(told: list[Ev
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_every_event_is_told(told: list[Event], name: str) -> None:
-    assert [event for event in told if event["event"] == name]
+def test_every_event_is_told(logged: list[Event], name: str) -> None:
+    assert [event for event in logged if event["event"] == name]
 
 
 @pytest.mark.parametrize("name", ABOUT_A_JOB)
-def test_a_line_about_a_job_says_which_its_status_and_its_attempt(told: list[Event], name: str) -> None:
-    for event in [event for event in told if event["event"] == name]:
+def test_a_line_about_a_job_has_its_id_status_and_attempt(logged: list[Event], name: str) -> None:
+    for event in [event for event in logged if event["event"] == name]:
         assert UUID(event["job_id"])
         assert event["correlation_id"] == event["job_id"]
         assert event["status"] in ("queued", "processing", "complete", "failed")
@@ -204,13 +204,13 @@ def test_a_line_about_a_job_says_which_its_status_and_its_attempt(told: list[Eve
         ("breaker_closed", {"breaker"}),
     ],
 )
-def test_what_is_known_is_said(told: list[Event], name: str, fields: set[str]) -> None:
-    for event in [event for event in told if event["event"] == name]:
+def test_every_known_field_is_logged(logged: list[Event], name: str, fields: set[str]) -> None:
+    for event in [event for event in logged if event["event"] == name]:
         assert fields <= event.keys(), event
 
 
-def test_names_and_messages_from_outside_cannot_forge_a_line(log: list[str], told: list[Event]) -> None:
-    assert not [event for event in told if event["event"] == "forged"]
+def test_names_and_messages_from_outside_cannot_forge_a_line(log: list[str], logged: list[Event]) -> None:
+    assert not [event for event in logged if event["event"] == "forged"]
     assert all(line.startswith("{") and line.endswith("}") and line.isprintable() for line in log)
 
 
@@ -220,10 +220,10 @@ def test_no_secret_is_in_any_line(log: list[str]) -> None:
         assert secret not in everything
 
 
-def test_the_breaker_says_each_change_once(told: list[Event]) -> None:
-    assert len([event for event in told if event["event"] == "breaker_open"]) == 1
-    assert len([event for event in told if event["event"] == "breaker_closed"]) == 1
+def test_each_change_of_the_breaker_is_logged_once(logged: list[Event]) -> None:
+    assert len([event for event in logged if event["event"] == "breaker_open"]) == 1
+    assert len([event for event in logged if event["event"] == "breaker_closed"]) == 1
 
 
-def test_nothing_but_a_shutdown_is_the_last_word(told: list[Event]) -> None:
-    assert told[-1]["event"] == "shutdown"
+def test_nothing_but_a_shutdown_is_the_last_word(logged: list[Event]) -> None:
+    assert logged[-1]["event"] == "shutdown"

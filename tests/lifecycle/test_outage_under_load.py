@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 
 from tests.conftest import Supervisor
 from tests.documents import Documents
@@ -14,7 +14,7 @@ from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
 JOBS = 200
-RECOVERS_WITHIN = 5.0  # s of the database accepting connections
+RECOVERS_WITHIN_SECONDS = 5.0  # of the database accepting connections
 COMPLETE = "SELECT count(*) AS n FROM jobs WHERE status = 'complete'"
 
 
@@ -46,7 +46,7 @@ def outage(
     accepts = time.monotonic()
     afterwards = own_documents()
     before = complete(afterwards)
-    eventually(lambda: complete(afterwards) > before, RECOVERS_WITHIN, "a completion after the outage")
+    eventually(lambda: complete(afterwards) > before, RECOVERS_WITHIN_SECONDS, "a completion after the outage")
     print(f"first completion {time.monotonic() - accepts:.2f} s after the database was back")
 
     afterwards.wait_for_all(jobs, "complete", timeout=60)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres, free_port
+from convertq.embedded.postgres import EmbeddedPostgres, free_port
 from psycopg.rows import dict_row
 
 from tests.conftest import Dirs, Supervisor, Web, migrate
@@ -37,11 +37,19 @@ pidfile = {directory}/pid
 
 
 @pytest.fixture
-def pooler_port(own_postgres: EmbeddedPostgres, tmp_path: Path) -> Iterator[int]:
+def pooler_settings() -> str:
+    """Further lines of the pooler's configuration; a test may say others."""
+    return ""
+
+
+@pytest.fixture
+def pooler_port(own_postgres: EmbeddedPostgres, tmp_path: Path, pooler_settings: str) -> Iterator[int]:
     directory, port = tmp_path / "pgbouncer", free_port()
     directory.mkdir()
     settings = directory / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(server_port=own_postgres.port, port=port, directory=directory))
+    settings.write_text(
+        SETTINGS.format(server_port=own_postgres.port, port=port, directory=directory) + pooler_settings
+    )
     as_nobody = ["-u", "nobody"] if os.geteuid() == 0 else []
     for path in (directory, *directory.parents):
         if path.owner() == "root" and path.name.startswith(("pytest", "test_", "pgbouncer", "popen")):
@@ -81,6 +89,39 @@ def test_jobs_are_converted_and_nothing_leaks_to_other_clients(
             assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
             assert other.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
             assert other.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("pooler_settings", ["ignore_startup_parameters = options\n"])
+def test_a_pooler_that_drops_the_session_settings_without_a_word_is_noticed(
+    own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs
+) -> None:
+    pooled = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres"
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as direct:
+        process = supervisor(DATABASE_URL=pooled, WORKER_CONCURRENCY=4)
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        documents.wait_for_all(documents.put_many(200), "complete", timeout=30)
+    assert process.events("db_down") == []
+    assert process.events("retry") == []
+
+
+@pytest.fixture
+def foreign_settings(own_postgres: EmbeddedPostgres) -> None:
+    with psycopg.connect(own_postgres.url(), autocommit=True) as direct:
+        direct.execute("ALTER DATABASE postgres SET datestyle = 'German'")
+        direct.execute("ALTER DATABASE postgres SET timezone = 'Asia/Kathmandu'")
+        direct.execute("ALTER DATABASE postgres SET client_encoding = 'LATIN1'")
+
+
+@pytest.mark.parametrize("pooler_settings", ["", "ignore_startup_parameters = options\n"])
+def test_a_database_with_settings_of_its_own_is_served_through_the_pooler(
+    own_postgres: EmbeddedPostgres, foreign_settings: None, pooler_port: int, supervisor: Supervisor, dirs: Dirs
+) -> None:
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as direct:
+        process = supervisor(DATABASE_URL=f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres")
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        documents.wait_for_all(documents.put_many(10), "complete")
+    assert process.events("worker_died") == []
+    assert process.events("db_down") == []
 
 
 def test_the_web_serves_through_the_pooler_in_its_own_schema(

@@ -1,4 +1,4 @@
-"""SIGHUP: the workers are replaced one by one, no job notices, LOG_FILE is opened anew, and systemd is told."""
+"""SIGHUP: the workers are replaced one by one, no job notices, LOG_FILE is reopened, and systemd is notified."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_reload_during_the_stop_is_ignored(
     assert [event["reason"] for event in process.events("shutdown")] == ["SIGTERM", "all workers have ended"]
 
 
-def test_the_log_file_is_opened_anew(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_the_log_file_is_reopened(supervisor: Supervisor, tmp_path: Path) -> None:
     """Shown by a file that only looks as if it were still the one that is open: the name is new, the inode is not."""
     path, other = tmp_path / "convertq.log", tmp_path / "other"
     process = supervisor(LOG_FILE=path, WORKER_CONCURRENCY=1)

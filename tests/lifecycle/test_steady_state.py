@@ -1,4 +1,4 @@
-"""In the middle of a queue a job costs one commit and two trips to the database, and nothing is loosened for it."""
+"""In the middle of a queue a job costs one commit and two round trips, and no guarantee is loosened for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from itertools import pairwise
 
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 
 from tests.conftest import Supervisor
 from tests.documents import Documents
@@ -32,7 +32,7 @@ def transactions(documents: Documents, event: str) -> list[Row]:
     return documents.conn.execute(query, [event]).fetchall()
 
 
-def test_a_job_costs_one_commit_and_two_trips(
+def test_a_job_costs_one_commit_and_two_round_trips(
     supervisor: Supervisor, own_documents: OwnDocuments, proxy: TcpProxy
 ) -> None:
     documents = own_documents()

@@ -1,4 +1,4 @@
-"""Stopping: the job in hand is finished or given back, the server's row says so, and nothing is left."""
+"""Stopping: the current job is finished or requeued, the server's row shows it, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from uuid import UUID
 
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 
 from tests.conftest import Convertq, Supervisor
 from tests.documents import Documents
@@ -27,7 +27,7 @@ def sessions(documents: Documents) -> int:
 
 def assert_nothing_is_left(process: Process, documents: Documents) -> None:
     assert process.family() == []
-    assert documents.temp_files() == []
+    assert documents.temporary_files() == []
     assert [server["status"] for server in documents.servers()] == ["stopped"]
     assert documents.servers()[0]["stopped_at"] is not None
     eventually(lambda: sessions(documents) == 0, timeout=3, what="no session left")
@@ -40,18 +40,18 @@ def assert_given_back(documents: Documents, job_id: UUID) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_job_in_hand_is_finished_and_no_other_begun(
+def test_the_running_job_is_finished_and_no_other_begun(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway, number: signal.Signals
 ) -> None:
     gateway.default = delayed(1.5)
     process = supervisor(WORKER_CONCURRENCY=1)
-    in_hand = documents.put(priority=1)
+    running_jobs = documents.put(priority=1)
     waiting = documents.put()
-    wait_for_call(gateway, in_hand)
+    wait_for_call(gateway, running_jobs)
     process.send(number)
     eventually(lambda: documents.servers()[0]["status"] == "draining", timeout=1, what="draining")
     assert process.wait() == 0
-    assert documents.row(in_hand)["status"] == "complete"
+    assert documents.row(running_jobs)["status"] == "complete"
     assert documents.row(waiting)["attempt_count"] == 0
     assert_nothing_is_left(process, documents)
 
@@ -117,7 +117,7 @@ def test_a_terminals_interrupt_to_the_whole_group_counts_once(
 def test_a_service_managers_signal_to_every_process_counts_once(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
-    """systemd sends SIGTERM to the whole control group, unless told otherwise."""
+    """systemd sends SIGTERM to the whole control group, unless configured otherwise."""
     answered = threading.Event()
     gateway.default = held(answered)
     process = supervisor()
@@ -146,7 +146,7 @@ def test_a_supervisor_stops_while_the_database_is_down(supervisor: Supervisor, o
     assert process.family() == []
 
 
-def test_a_supervisor_with_a_job_in_hand_stops_while_the_database_is_down(
+def test_a_supervisor_with_a_running_job_stops_while_the_database_is_down(
     supervisor: Supervisor,
     own_postgres: EmbeddedPostgres,
     own_documents: OwnDocuments,
@@ -159,7 +159,7 @@ def test_a_supervisor_with_a_job_in_hand_stops_while_the_database_is_down(
     wait_for_call(gateway, job_id)
     own_postgres.stop()
     assert process.stop(timeout=6) == 0
-    assert documents.temp_files() == []
+    assert documents.temporary_files() == []
 
 
 def test_a_supervisor_that_never_reached_its_database_stops_at_once(convertq: Convertq) -> None:

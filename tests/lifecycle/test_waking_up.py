@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import statistics
+import time
 from datetime import timedelta
 
 import psycopg
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.worker.supervisor.waiting_place import CHECK_AFTER_SECONDS
 from psycopg.rows import dict_row
 
-from tests.conftest import Supervisor
+from tests.conftest import Connect, Supervisor
 from tests.documents import Documents
 from tests.gateway_behaviours import delayed
+from tests.jobs import together
 from tests.lifecycle.conftest import OwnDocuments
 from tests.stand_in_gateway import StandInGateway
-from tests.waiting import eventually
+from tests.waiting import Row, eventually
 
 WORKERS = 16
+HOSTS = 8
 CLAIM = "-- claim_job:"
 ASLEEP = {"WORKER_CONCURRENCY": WORKERS, "WORKER_POLL_INTERVAL_MS": 60000}
 
@@ -42,12 +47,27 @@ def wait_until_all_have_looked(server: EmbeddedPostgres, workers: int) -> None:
     eventually(lambda: len(sessions_that(server, CLAIM, 0)) == workers, what="a first look by everyone")
 
 
+def wait_for_waiting_hosts(conn: psycopg.Connection[Row], hosts: int) -> None:
+    """Until so many supervisors have shown the database that they wait for jobs."""
+    places = (
+        "SELECT count(*) AS places FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
+        " AND objid BETWEEN 1 AND 64 AND mode = 'ExclusiveLock'"
+    )
+    eventually(lambda: conn.execute(places).fetchone() == {"places": hosts}, what=f"{hosts} hosts that wait")
+
+
 def wait_until_all_are_asleep(documents: Documents) -> None:
     busy = (
         "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'convertq:%' AND"
         " (state <> 'idle' OR state_change > clock_timestamp() - interval '0.1 s')"
     )
     eventually(lambda: documents.conn.execute(busy).fetchone() is None, what="quiet")
+
+
+def wait_until_nobody_looks(postgres: EmbeddedPostgres) -> None:
+    """A host that was notified looks again a little later, for jobs that it may have missed; then it is idle."""
+    quiet_seconds = CHECK_AFTER_SECONDS[-1] + 0.1
+    eventually(lambda: time.time() - postgres.log.stat().st_mtime > quiet_seconds, what="no statement for a while")
 
 
 def test_one_job_wakes_at_most_two_of_sixteen_idle_workers(
@@ -74,6 +94,85 @@ def test_one_job_wakes_at_most_two_of_sixteen_idle_workers(
     print(f"queued to processing: median {median * 1000:.1f} ms, worst {max(waits) * 1000:.1f} ms; woken {wakers}")
     assert max(wakers) <= 2
     assert median < 0.5
+
+
+def test_one_job_costs_eight_idle_hosts_at_most_two_claims(
+    supervisor: Supervisor, own_postgres: EmbeddedPostgres, own_documents: OwnDocuments
+) -> None:
+    """The one that finds the job, and the one that the same worker makes after it."""
+    log_statements(own_postgres)
+    for _ in range(HOSTS):
+        supervisor(DATABASE_URL=own_postgres.url(), WORKER_CONCURRENCY=2, WORKER_POLL_INTERVAL_MS=60000)
+    wait_until_all_have_looked(own_postgres, HOSTS * 2)
+    documents = own_documents()
+    wait_for_waiting_hosts(documents.conn, HOSTS)
+    counts = []
+    for _ in range(10):
+        wait_until_nobody_looks(own_postgres)
+        since = own_postgres.log.stat().st_size
+        documents.wait_for(documents.put(), "complete")
+        wait_until_nobody_looks(own_postgres)
+        counts.append(own_postgres.log.read_bytes()[since:].decode().count(CLAIM))
+    assert max(counts) <= 2, counts
+
+
+def test_a_burst_wakes_every_worker_of_every_host(
+    supervisor: Supervisor, documents: Documents, gateway: StandInGateway
+) -> None:
+    gateway.default = delayed(0.5)
+    for _ in range(4):
+        supervisor(WORKER_CONCURRENCY=2, WORKER_POLL_INTERVAL_MS=60000)
+    wait_for_waiting_hosts(documents.conn, 4)
+    jobs = documents.put_many(40)
+    documents.wait_for_all(jobs, "complete", timeout=30)
+    query = "SELECT count(DISTINCT meta ->> 'worker') AS workers FROM job_events WHERE event_type = 'processing'"
+    assert documents.conn.execute(query).fetchone() == {"workers": 8}
+
+
+def test_a_host_whose_workers_are_all_busy_passes_the_wake_up_on(
+    supervisor: Supervisor, documents: Documents, gateway: StandInGateway
+) -> None:
+    """The jobs come one by one, each while all before it are still converted."""
+    gateway.default = delayed(5)
+    for _ in range(4):
+        supervisor(WORKER_CONCURRENCY=1, WORKER_POLL_INTERVAL_MS=60000)
+    wait_for_waiting_hosts(documents.conn, 4)
+    for _ in range(4):
+        documents.wait_for(documents.put(), "processing", timeout=4)
+
+
+def test_jobs_that_many_submit_at_the_same_time_are_all_picked_up_at_once(
+    supervisor: Supervisor, documents: Documents, gateway: StandInGateway, connect: Connect
+) -> None:
+    """Only one of the transactions that end together notifies."""
+    gateway.default = delayed(5)
+    supervisor(**ASLEEP)
+    wait_for_waiting_hosts(documents.conn, 1)
+    writers = [connect() for _ in range(WORKERS)]
+    jobs = [documents.upload() for _ in writers]
+    insert = "INSERT INTO jobs (id, bytes, sha256, status) VALUES (%s, 15, repeat('0', 64), 'queued')"
+    pairs = zip(writers, jobs, strict=True)
+    together(*[lambda writer=writer, job=job: writer.execute(insert, [job]) for writer, job in pairs])
+    documents.wait_for_all(jobs, "processing", timeout=4)
+
+
+def test_a_host_that_was_cut_off_waits_again_when_it_is_back(supervisor: Supervisor, documents: Documents) -> None:
+    supervisor(WORKER_POLL_INTERVAL_MS=60000)
+    wait_for_waiting_hosts(documents.conn, 1)
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'convertq:%/supervisor'"
+    documents.conn.execute(cut)
+    wait_for_waiting_hosts(documents.conn, 1)
+    documents.wait_for(documents.put(), "complete")
+
+
+def test_a_host_that_stops_lets_the_others_be_notified(supervisor: Supervisor, documents: Documents) -> None:
+    leaving = supervisor(WORKER_POLL_INTERVAL_MS=60000)
+    supervisor(WORKER_POLL_INTERVAL_MS=60000)
+    wait_for_waiting_hosts(documents.conn, 2)
+    leaving.send(signal.SIGTERM)
+    wait_for_waiting_hosts(documents.conn, 1)
+    for _ in range(5):
+        documents.wait_for(documents.put(), "complete")
 
 
 def test_a_burst_wakes_every_worker(supervisor: Supervisor, documents: Documents, gateway: StandInGateway) -> None:
@@ -117,7 +216,7 @@ def test_behind_a_transaction_pooler_nobody_listens_and_polling_is_enough(
     supervisor(DATABASE_URL=f"{own_postgres.url()}?pgbouncer=true", WORKER_POLL_INTERVAL_MS=200)
     documents = own_documents()
     documents.wait_for(documents.put(), "complete", timeout=3)
-    assert sessions_that(own_postgres, "LISTEN", 0) == set()
+    assert sessions_that(own_postgres, "-- start_waiting:", 0) == set()
     assert sessions_that(own_postgres, CLAIM, 0)
 
 
@@ -126,9 +225,10 @@ def test_schemas_in_one_database_do_not_wake_each_other(supervisor: Supervisor, 
     supervisor(DATABASE_URL=own_postgres.url(), WORKER_POLL_INTERVAL_MS=60000)
     with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as conn:
         wait_until_all_have_looked(own_postgres, workers=2)
+        wait_for_waiting_hosts(conn, 1)
         since = own_postgres.log.stat().st_size
-        conn.execute("SELECT pg_notify('convertq_another', '')")
-        conn.execute("SELECT pg_notify('convertq_public', '')")
+        conn.execute("SELECT pg_notify('convertq_another_1', '')")
+        conn.execute("SELECT pg_notify('convertq_public_1', '')")
         eventually(lambda: sessions_that(own_postgres, CLAIM, since), what="the right channel wakes")
         claims = own_postgres.log.read_bytes()[since:].decode().count(CLAIM)
     assert 1 <= claims <= 2

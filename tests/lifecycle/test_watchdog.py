@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from convertq.cli.embedded import EmbeddedPostgres
+from convertq.embedded.postgres import EmbeddedPostgres
 
 from tests.conftest import Convertq
 from tests.notify_socket import NotifySocket
@@ -53,8 +53,8 @@ def test_workers_that_die_together_while_the_database_is_silent_cost_one_wait_no
         for pid in process.children():
             os.kill(pid, signal.SIGKILL)
         process.wait_for_event("worker_died", count=12, timeout=100)
-        buried = [datetime.fromisoformat(event["timestamp"]) for event in process.events("worker_died")]
-        assert max(buried) - min(buried) < timedelta(seconds=30)  # the watchdog's 120 are for a loop that hangs
+        died = [datetime.fromisoformat(event["timestamp"]) for event in process.events("worker_died")]
+        assert max(died) - min(died) < timedelta(seconds=30)  # the watchdog's 120 are for a loop that hangs
         proxy.cut()
         proxy.listen()
         process.wait_for_event("db_up", timeout=30)

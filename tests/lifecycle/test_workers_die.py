@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
-from convertq.worker.board import Board, Row
-from convertq.worker.config import read_config
-from convertq.worker.slot import Slot
-from convertq.worker.supervisor import Supervisor as SupervisorLoop
+from convertq.queue.config import read_config
+from convertq.worker.supervisor.slot import Slot
+from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
+from convertq.worker.supervisor.supervisor import Supervisor as SupervisorLoop
 
 from tests.conftest import Environment, Supervisor
 from tests.documents import Documents
@@ -83,9 +83,9 @@ def test_a_job_that_kills_its_worker_each_time_ends_as_a_dead_letter(
     assert (row["status"], row["error_code"], row["dead_letter"]) == ("failed", "UNKNOWN", True)
     assert row["attempt_count"] == 2
     assert documents.story(job_id) == "created queued processing requeued processing failed"
-    said = process.wait_for_event("failed")
-    assert (said["job_id"], said["error_code"], said["dead_letter"]) == (str(job_id), "UNKNOWN", True)
-    assert said["error_message"] == row["error_message"]
+    logged = process.wait_for_event("failed")
+    assert (logged["job_id"], logged["error_code"], logged["dead_letter"]) == (str(job_id), "UNKNOWN", True)
+    assert logged["error_message"] == row["error_message"]
 
 
 def test_a_killed_supervisor_takes_its_workers_with_it(
@@ -157,15 +157,17 @@ def test_a_worker_is_recycled_after_so_many_jobs(supervisor: Supervisor, documen
 def test_a_worker_past_its_deadline_is_killed(
     environment: Environment, deadline: float | None, is_killed: bool
 ) -> None:
-    """The deadline is the gateway's timeout and 30 s more, too long for a test: here it is on the board already."""
+    """The deadline is the gateway's timeout and 30 s more, too long for a test: so it is set in the status table."""
     loop = SupervisorLoop(read_config(environment(WORKER_CONCURRENCY=1)))
-    board: Board = loop._board
-    slot: Slot = loop._slots[0]
+    status_table: WorkerStatusTable = loop._status_table
+    slot: Slot = loop._pool.slots[0]
     with subprocess.Popen(["sleep", "60"]) as worker:
         slot.pid = worker.pid
-        board.write(1, Row(True, True, False, time.monotonic() + deadline if deadline is not None else 0, 0))
-        loop._end_stuck()
-        assert ("stuck" in slot.killed) is is_killed
+        status_table.write(
+            1, WorkerStatus(True, True, False, time.monotonic() + deadline if deadline is not None else 0, 0)
+        )
+        loop._pool.kill_overdue(None)
+        assert ("stuck" in slot.kill_reason) is is_killed
         if not is_killed:
             worker.kill()
         assert worker.wait(5) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Owns a booted systemd in tests, and what is asked of it: commands, files, properties of units, the journal."""
+"""A booted systemd in tests, and what is asked of it: commands, files, properties of units, the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns what the tests on a real systemd share: a box with convertq installed, PostgreSQL and the reference gateway."""
+"""What the tests on a real systemd share: a box with convertq installed, PostgreSQL and the reference gateway."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from convertq.cli.embedded import free_port
-from convertq.cli.embedded_binaries import find_prefix
+from convertq.embedded.binaries import find_prefix
+from convertq.embedded.postgres import free_port
 from psycopg.rows import dict_row
 
 from tests.systemd.box import ROOT, Box, make_command
@@ -124,6 +124,11 @@ class Host:
         ids = self.convertq("submit", *files).split()
         assert len(ids) == count
         return ids
+
+    def running_servers(self) -> list[Row]:
+        """Active ones whose process is there: one that was killed stays active until its silence has been heard."""
+        active = self.database.rows("SELECT pid, concurrency FROM servers WHERE status = 'active' ORDER BY concurrency")
+        return [row for row in active if self.box.run("test", "-d", f"/proc/{row['pid']}", check=False).returncode == 0]
 
     def statuses(self, ids: list[str]) -> dict[str, int]:
         query = "SELECT status, count(*)::int AS count FROM jobs WHERE id = ANY (%s::uuid[]) GROUP BY 1"

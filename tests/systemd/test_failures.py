@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests.systemd.conftest import Database, Host
 from tests.waiting import eventually

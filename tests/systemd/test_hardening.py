@@ -7,7 +7,7 @@ from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests.systemd.box import ROOT
 from tests.systemd.conftest import Host
@@ -55,8 +55,7 @@ def test_two_pools_share_one_host_and_one_queue(host: Host, worker: str, pool: s
     jobs = host.submit(24)
     host.wait_for(jobs, "complete")
     assert host.stories(jobs) == {"created queued processing complete": 24}
-    active = host.database.rows("SELECT concurrency FROM servers WHERE status = 'active' ORDER BY 1")
-    assert [row["concurrency"] for row in active] == [2, 4]
+    assert [row["concurrency"] for row in host.running_servers()] == [2, 4]
 
 
 def test_a_web_application_in_the_group_puts_uploads_there(host: Host, worker: str) -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests.systemd.conftest import Database, Host
 from tests.waiting import eventually

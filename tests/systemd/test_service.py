@@ -18,7 +18,7 @@ def test_two_hundred_jobs_survive_two_restarts_and_a_stop_each_done_once(
     box = host.box
     box.systemctl("start", worker)
     assert (box.show(worker, "ActiveState"), box.show(worker, "SubState")) == ("active", "running")
-    assert len(host.database.rows("SELECT FROM servers WHERE status = 'active'")) == 1
+    assert len(host.running_servers()) == 1
     jobs = host.submit(200)
     for done in (20, 80):
         host.wait_for(jobs, "complete", done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import requests
-from convertq.cli.embedded import free_port
+from convertq.embedded.postgres import free_port
 
 from tests.systemd.box import ROOT
 from tests.systemd.conftest import WEB, WEB_SOCKET, Database, Host

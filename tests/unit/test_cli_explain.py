@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from convertq.cli.explain import Facts, explain_job
-from convertq.cli.words import moment
+from convertq.cli.explain import SENTENCES, explain_job
+from convertq.cli.formatting import timestamp
+from convertq.queue.explain import State
+from convertq.queue.facts import Facts, LastError
 
 NOW = datetime(2026, 5, 2, 14, 3, 0, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=22)
@@ -25,23 +27,28 @@ OPEN = {"breaker": "open", "opened_at": NOW, "probe_after": SOON}
 
 
 def sentence(hold: dict[str, Any] | None = None, facts: dict[str, Any] | None = None, **job: Any) -> str:
-    known: dict[str, Any] = {"events": [], **(facts or {})}
-    return explain_job(Facts(job={**JOB, **job}, hold={**HOLD, **(hold or {})}, **known))
+    row = {**JOB, **job}
+    known: dict[str, Any] = {"result_is_recorded": row["result_path"] is not None, "max_attempts": 3, **(facts or {})}
+    return explain_job(Facts(job=row, queue={**HOLD, **(hold or {})}, **known))
 
 
 def at(time: datetime) -> str:
-    return moment(time, NOW)
+    return timestamp(time, NOW)
+
+
+def test_every_state_has_a_sentence() -> None:
+    assert set(SENTENCES) == set(State)
 
 
 def test_a_retry_names_its_time_its_attempt_and_the_last_error() -> None:
-    events = [{"event_type": "retry", "at": NOW, "meta": {"error_message": "the gateway answered 502"}}]
-    said = sentence(facts={"events": events}, retry_after=SOON)
+    last = LastError("GW_5XX", "the gateway answered 502")
+    said = sentence(facts={"last_error": last}, retry_after=SOON)
     assert said == f"waits for its retry at {at(SOON)}, attempt 2 of 3: the gateway answered 502"
 
 
 def test_trouble_with_a_file_is_tried_once_more_and_the_sentence_counts_so() -> None:
-    events = [{"event_type": "retry", "at": NOW, "meta": {"error_code": "IO_ERROR", "error_message": "no such file"}}]
-    assert "attempt 2 of 2: no such file" in sentence(facts={"events": events}, retry_after=SOON)
+    last = LastError("IO_ERROR", "no such file")
+    assert "attempt 2 of 2: no such file" in sentence(facts={"last_error": last}, retry_after=SOON)
     given_up = sentence(status="failed", error_code="IO_ERROR", error_message="x", dead_letter=True, attempt_count=2)
     assert given_up.startswith("given up after attempt 2 of 2: ")
 
@@ -95,13 +102,13 @@ def test_a_call_that_should_be_over_is_said_to_be_and_what_happens_then() -> Non
     assert said.endswith(f"; the gateway's time was over at {over}: a worker that is stuck is ended at {ended}")
 
 
-def test_a_lease_that_ran_out_is_said() -> None:
+def test_a_lease_that_expired_is_said() -> None:
     late = NOW - timedelta(seconds=1)
-    assert "its lease ran out" in sentence(status="processing", leased_by="x/1", lease_expires_at=late)
+    assert "its lease expired" in sentence(status="processing", leased_by="x/1", lease_expires_at=late)
 
 
 def test_a_full_disk_here_is_said_with_what_is_left_to_hope_for() -> None:
-    full = {"held_here": "less than 100 MB free in the result directory"}
+    full = {"paused_here": "less than 100 MB free in the result directory"}
     assert sentence(facts=full).endswith("100 MB free in the result directory; `convertq doctor` has the remedy")
     assert sentence({"active_servers": 2}, full).endswith("; others take it in its turn")
 

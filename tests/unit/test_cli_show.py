@@ -1,4 +1,4 @@
-"""Owns the promise of show's timeline: it fits the terminal, however short or long what stands in it is."""
+"""show's timeline: it fits the terminal, however short or long what stands in it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owns the words beside the bar of `wait` and `submit --wait`: what the jobs do, and what holds them."""
+"""The words beside the bar of `wait` and `submit --wait`: what the jobs do, and what holds them."""
 
 from __future__ import annotations
 

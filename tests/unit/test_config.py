@@ -1,4 +1,4 @@
-"""Owns the promises of the configuration: read once, whole, or refused whole without showing a secret."""
+"""The configuration: read once, whole, or refused whole without showing a secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from convertq.worker.config import SETTINGS, Config, ConfigError, read_config
+from convertq.queue.config import Config, ConfigError, read_config
+from convertq.queue.settings import SETTINGS
 
 DATABASE = {"DATABASE_URL": "postgresql://u:secret@db.example:5433/app?schema=tenant"}
 DEFAULTS = {
@@ -17,13 +18,13 @@ DEFAULTS = {
     "retry_max_attempts": 3, "retry_base_delay_ms": 5000, "retry_jitter_max_ms": 5000, "circuit_window": 20,
     "circuit_fail_threshold": 0.5, "circuit_cooldown_ms": 30000, "mappings_allowed": ("pt_simon_invoice_v1",),
     "max_upload_bytes": 52428800, "results_min_free_mb": 100, "retention_uploads_days": 7,
-    "retention_results_days": 30, "retention_events_days": 90, "log_level": "INFO", "log_file": None,
-    "metrics_port": None, "metrics_host": "127.0.0.1",
+    "retention_results_days": 30, "retention_events_days": 90, "retention_jobs_days": 0,
+    "log_level": "INFO", "log_file": None, "metrics_port": None, "metrics_host": "127.0.0.1",
 }  # fmt: skip
 ZERO_ALLOWED = [
     "WORKER_MAX_JOBS", "WORKER_SHUTDOWN_GRACE_SEC", "RETRY_BASE_DELAY_MS", "RETRY_JITTER_MAX_MS",
     "CIRCUIT_COOLDOWN_MS", "RESULTS_MIN_FREE_MB", "RETENTION_UPLOADS_DAYS", "RETENTION_RESULTS_DAYS",
-    "RETENTION_EVENTS_DAYS",
+    "RETENTION_EVENTS_DAYS", "RETENTION_JOBS_DAYS",
 ]  # fmt: skip
 AT_LEAST_ONE = [
     "WORKER_CONCURRENCY", "WORKER_LEASE_TTL_SEC", "WORKER_LEASE_EXTEND_SEC", "WORKER_HEARTBEAT_SEC",
@@ -47,9 +48,9 @@ def test_every_default_is_the_published_one() -> None:
     assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
 
 
-@pytest.mark.parametrize("variable", [setting.variable for setting in SETTINGS if setting.variable != "DATABASE_URL"])
-def test_an_empty_variable_counts_as_unset(variable: str) -> None:
-    assert read(**{variable: ""}) == read()
+def test_an_empty_variable_counts_as_unset() -> None:
+    names = [setting.variable for setting in SETTINGS if setting.variable != "DATABASE_URL"]
+    assert [name for name in names if read(**{name: ""}) != read()] == []
 
 
 def test_it_cannot_be_changed_once_read() -> None:
@@ -71,7 +72,7 @@ def test_zero_is_refused_elsewhere(variable: str) -> None:
 def test_every_wrong_value_is_named_at_once_with_what_is_allowed() -> None:
     problems = problems_of(WORKER_CONCURRENCY="many", LOG_LEVEL="loud", UPLOADS_DIR="uploads", GATEWAY_URL="ftp://x")
     assert problems == [
-        "GATEWAY_URL: must be http://host:port or https://host:port",
+        "GATEWAY_URL = 'ftp://x': must be http://host:port or https://host:port",
         "UPLOADS_DIR = 'uploads': must be an absolute path",
         "WORKER_CONCURRENCY = 'many': must be a whole number from 1 to 1000",
         "LOG_LEVEL = 'loud': must be one of DEBUG, INFO, WARNING, ERROR",
@@ -149,10 +150,30 @@ def test_no_secret_is_in_what_is_shown_of_it() -> None:
         {"DATABASE_URL": "postgresql://u:hunter2@h/db?schema=1x"},
         {"DATABASE_URL": "postgresql://u:hunter2%zz@h/db"},
         {"DATABASE_URL": "postgresql://h/db?user=u&password=hunter2%zz"},
-        {"DATABASE_URL": "postgresql://u:hunter2℀@h/db"},
+        {"DATABASE_URL": "postgresql://u:hunter2/x@h/db"},
+        {"DATABASE_URL": "postgresql://u:x/hunter2@h/db"},
+        {"DATABASE_URL": "postgresql://u:x@hunter2@h:port/db"},
+        {"DATABASE_URL": "postgresql://h:port/db?password=x@hunter2"},
+        {"DATABASE_URL": "host=h password=hunter2"},
         {"GATEWAY_URL": "ftp://u:hunter2@h"},
+        {"GATEWAY_URL": "http://u:x/hunter2@h"},
+        {"GATEWAY_URL": "u:hunter2@h"},
+        {"ADMIN_TOKEN": "hunter2 hunter2"},
         {"GATEWAY_URL": "http://u:hunter2℀@h"},
     ],
 )
 def test_no_secret_is_in_a_refusal(variables: dict[str, str]) -> None:
     assert "hunter2" not in "\n".join(problems_of(**({"GATEWAY_URL": "http://gateway"} | variables)))
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "shown"),
+    [
+        ("DATABASE_URL", "postgresql://u:hunter2@h:port/db", "postgresql://u:***@h:port/db"),
+        ("DATABASE_URL", "mysql://h/db", "mysql://h/db"),
+        ("GATEWAY_URL", "http://u:hunter2@h/?a=b", "http://***@h/?a=b"),
+    ],
+)
+def test_a_refusal_shows_the_url_without_its_password(variable: str, text: str, shown: str) -> None:
+    [problem] = problems_of(**({"GATEWAY_URL": "http://gateway"} | {variable: text}))
+    assert problem.startswith(f"{variable} = {shown!r}: ")

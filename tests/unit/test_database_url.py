@@ -1,10 +1,10 @@
-"""Owns the promises of DATABASE_URL: what Prisma writes is understood, and what libpq would refuse is taken out."""
+"""DATABASE_URL: what Prisma writes is understood, and what libpq would refuse is taken out."""
 
 from __future__ import annotations
 
 import pytest
-from convertq.worker.database_url import parse_database_url
-from convertq.worker.db import application_name
+from convertq.queue.database.connection import application_name
+from convertq.queue.database.url import parse_database_url
 from psycopg.conninfo import conninfo_to_dict
 
 
@@ -46,6 +46,38 @@ def test_escaped_values_reach_libpq_as_they_were_written() -> None:
 
 @pytest.mark.parametrize("text", ["postgresql:///db", "postgresql:///db?schema=x", "postgresql:///db?host=/run/pg"])
 def test_a_url_without_a_host_is_as_good_as_for_libpq(text: str) -> None:
+    assert conninfo_to_dict(parse_database_url(text).conninfo)["dbname"] == "db"
+
+
+@pytest.mark.parametrize("password", ["p#ss", "p?ss", "#", "?x=y&schema=other"])
+def test_a_password_may_hold_what_ends_an_http_url(password: str) -> None:
+    url = parse_database_url(f"postgresql://u:{password}@h/db?schema=tenant")
+    assert url.schema == "tenant"
+    assert conninfo_to_dict(url.conninfo)["password"] == password
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("postgresql://h:abc/db", "its port must be a number from 1 to 65535"),
+        ("postgresql://h:99999/db", "its port must be a number from 1 to 65535"),
+        ("postgresql://h:0/db", "its port must be a number from 1 to 65535"),
+        ("postgresql:///db?host=a,b,c&port=1,2", "could not match 2 port numbers to 3 hosts"),
+        ("postgresql://h/db?sslmode=maybe", "invalid sslmode value"),
+        ("postgresql://h/db?target_session_attrs=best", "invalid target_session_attrs value"),
+        ("postgresql://h/db?connect_timeout=soon", "its connect_timeout must be a whole number"),
+        ("postgresql://h/db?keepalives_idle=x", "its keepalives_idle must be a whole number"),
+        ("postgresql://h/db?hostaddr=here", "its hostaddr must be an IP address"),
+        ("postgresql:///db?service=no_such", 'definition of service "no_such" not found'),
+    ],
+)
+def test_what_libpq_refuses_before_it_connects_is_a_wrong_value(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_database_url(text)
+
+
+@pytest.mark.parametrize("text", ["postgresql://a:1,b:2/db", "postgresql://a,b:2/db", "postgresql://[::1]:5432/db"])
+def test_several_hosts_and_addresses_are_accepted_without_asking_the_network(text: str) -> None:
     assert conninfo_to_dict(parse_database_url(text).conninfo)["dbname"] == "db"
 
 

@@ -1,11 +1,11 @@
-"""Owns the promises of the error codes: which are tried again, which count against the gateway, what people read."""
+"""The error codes: which are tried again, which count against the gateway, what people read."""
 
 from __future__ import annotations
 
 import errno
 
 import pytest
-from convertq.worker.errors import Code, Failure, io_failure, one_line
+from convertq.queue.errors import Code, Failure, io_failure, one_line
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,42 +1,45 @@
-"""Owns the promises of one gateway call: what is sent, what each answer is called, and that it can be ended."""
+"""One gateway call: what is sent, what each answer is called, and that it can be ended."""
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import io
 import ssl
 import threading
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import uuid4
 
 import pytest
-import requests
-import responses
-from convertq.cli.embedded import free_port
-from convertq.worker.errors import Code, Failure
-from convertq.worker.gateway_client import GatewayCall, Progress, code_for_status, is_healthy
-from convertq.worker.job import Job
+from convertq.embedded.postgres import free_port
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.store.protocol import OpenSource
+from convertq.worker.gateway.client import GatewayCall
+from convertq.worker.gateway.failures import code_for_status, failure_of, is_timeout
+from convertq.worker.gateway.progress import Progress
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ReadTimeoutError
 
 from tests import gateway_behaviours as answers
-from tests.documents import on_disk
+from tests.documents import source_of
 from tests.gateway_behaviours import Behaviour
 from tests.jobs import PDF, begin, client_of, config
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
 XML = b"<invoice/>"
-URL = "http://gateway.invalid"
+POOL: Any = None
 
 
 class Caller:
     """One call with its job, its file and what came back."""
 
     def __init__(self, url: str, pdf: bytes = PDF, mapping: str = "m", pretty: bool = True, **settings: object) -> None:
-        self.job = Job(uuid4(), "h:1:a/1", 1, mapping, pretty, len(pdf), is_trial=False, queued_ms=0)
+        self.job = ClaimedJob(uuid4(), "h:1:a/1", 1, mapping, pretty, len(pdf), is_trial=False, queued_ms=0)
         self.progress = Progress()
         self.call = GatewayCall(client_of(config(GATEWAY_URL=url, **settings)), self.job, self.progress)
-        self.source: BinaryIO = on_disk(pdf)
+        self.source = source_of(pdf)
         self.sink = io.BytesIO()
 
     def run(self) -> bytes:
@@ -47,16 +50,6 @@ class Caller:
         with pytest.raises(Failure) as raised:
             self.run()
         return raised.value
-
-
-def answer(
-    mocked: responses.RequestsMock,
-    status: int = 200,
-    body: bytes = XML,
-    kind: str = "application/xml",
-    headers: dict[str, str] | None = None,
-) -> None:
-    mocked.add(responses.POST, f"{URL}/process", body, status=status, content_type=kind, headers=headers)
 
 
 # -- what is sent --
@@ -100,10 +93,9 @@ def test_a_good_answer_is_written_byte_for_byte(gateway: StandInGateway) -> None
         "image/svg+xml;x=y",
     ],
 )
-def test_an_xml_type_is_taken(kind: str) -> None:
-    with responses.RequestsMock() as mocked:
-        answer(mocked, kind=kind)
-        assert Caller(URL).run() == XML
+def test_an_xml_type_is_taken(gateway: StandInGateway, kind: str) -> None:
+    gateway.script(answers.document(XML, kind))
+    assert Caller(gateway.url).run() == XML
 
 
 @pytest.mark.parametrize("behaviour", [answers.untyped(), answers.gzipped()], ids=lambda behaviour: behaviour.name)
@@ -113,10 +105,9 @@ def test_xml_without_a_type_or_compressed_is_taken(gateway: StandInGateway, beha
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json", "application/pdf", "text/plain", "application/xmlx"])
-def test_another_type_is_a_failure_of_the_gateway(kind: str) -> None:
-    with responses.RequestsMock() as mocked:
-        answer(mocked, kind=kind)
-        failure = Caller(URL).failure()
+def test_another_type_is_a_failure_of_the_gateway(gateway: StandInGateway, kind: str) -> None:
+    gateway.script(answers.document(XML, kind))
+    failure = Caller(gateway.url).failure()
     assert (failure.code, failure.gateway_status, failure.gateway_ok) == (Code.GW_5XX, 200, False)
     assert kind in failure.message
 
@@ -129,11 +120,10 @@ def test_another_type_is_a_failure_of_the_gateway(kind: str) -> None:
         (500, "GW_5XX"), (502, "GW_5XX"), (503, "GW_5XX"), (504, "GW_5XX"), (599, "GW_5XX"),
     ],
 )  # fmt: skip
-def test_a_status_has_its_code(status: int, code: str) -> None:
+def test_a_status_has_its_code(gateway: StandInGateway, status: int, code: str) -> None:
     assert code_for_status(status) == code
-    with responses.RequestsMock() as mocked:
-        answer(mocked, status)
-        failure = Caller(URL).failure()
+    gateway.script(answers.status(status))
+    failure = Caller(gateway.url).failure()
     assert (failure.code, failure.gateway_status) == (code, status)
     assert failure.called
     assert str(status) in failure.message
@@ -156,10 +146,11 @@ def test_a_redirect_is_not_followed(gateway: StandInGateway) -> None:
         (400, "7", None),
     ],
 )
-def test_a_wish_to_wait_is_heard_from_429_and_503_alone(status: int, header: str, seconds: float | None) -> None:
-    with responses.RequestsMock() as mocked:
-        answer(mocked, status, headers={"Retry-After": header})
-        assert Caller(URL).failure().retry_after == seconds
+def test_retry_after_counts_with_429_and_503_alone(
+    gateway: StandInGateway, status: int, header: str, seconds: float | None
+) -> None:
+    gateway.script(answers.status(status, {"Retry-After": header}))
+    assert Caller(gateway.url).failure().retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -209,25 +200,21 @@ def test_tls_with_a_gateway_that_speaks_none_counts_against_it(gateway: StandInG
 
 @pytest.mark.parametrize(
     "error",
-    [
-        requests.exceptions.SSLError("/etc/ssl/certs is bad"),
-        requests.ConnectionError(ssl.SSLError("x")),
-        OSError("x"),
-    ],
+    [ssl.SSLError("/etc/ssl/certs is bad"), http.client.HTTPException("http://user:hunter2@h/"), OSError("/x")],
 )
 def test_no_error_below_shows_its_insides(error: Exception) -> None:
-    with responses.RequestsMock() as mocked:
-        mocked.add(responses.POST, f"{URL}/process", body=error)
-        failure = Caller(URL).failure()
+    failure = failure_of(error)
     assert failure.code == Code.GW_5XX
     assert "/" not in failure.message
 
 
-@pytest.mark.parametrize("error", [requests.ConnectTimeout("x"), requests.ReadTimeout("x"), TimeoutError("x")])
-def test_a_timeout_below_is_a_timeout(error: Exception) -> None:
-    with responses.RequestsMock() as mocked:
-        mocked.add(responses.POST, f"{URL}/process", body=error)
-        assert Caller(URL).failure().code == Code.GW_TIMEOUT
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(TimeoutError("x"), True), (ConnectTimeoutError("x"), True), (ReadTimeoutError(POOL, "/", "x"), True),
+     (NewConnectionError(POOL, "refused"), False), (OSError("x"), False)],
+)  # fmt: skip
+def test_a_connection_that_is_refused_is_no_timeout(error: Exception, expected: bool) -> None:
+    assert is_timeout(error) is expected
 
 
 def test_a_silent_gateway_is_a_timeout(gateway: StandInGateway) -> None:
@@ -270,13 +257,7 @@ class Broken(io.RawIOBase):
     """A file whose disk fails at the first touch."""
 
     def __init__(self, error: OSError) -> None:
-        self._error, self._file = error, on_disk(PDF)
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def tell(self) -> int:
-        return 0
+        self._error = error
 
     def read(self, size: int = -1) -> bytes:
         raise self._error
@@ -287,7 +268,7 @@ class Broken(io.RawIOBase):
 
 def test_a_source_that_cannot_be_read_does_not_count_against_the_gateway(gateway: StandInGateway) -> None:
     caller = Caller(gateway.url)
-    caller.source = Broken(OSError(5, "Input/output error"))  # type: ignore[assignment]
+    caller.source = OpenSource(Broken(OSError(5, "Input/output error")), len(PDF))  # type: ignore[arg-type]
     failure = caller.failure()
     assert (failure.code, failure.gateway_ok, failure.retryable) == (Code.IO_ERROR, None, True)
 
@@ -364,14 +345,16 @@ class Counting(io.RawIOBase):
         (503, False),
     ],
 )
-def test_a_gateway_is_healthy_with_a_2xx_or_without_the_path(status: int, healthy: bool) -> None:
-    with responses.RequestsMock() as mocked:
-        mocked.add(responses.GET, f"{URL}/up", status=status)
-        assert is_healthy(config(GATEWAY_URL=URL, GATEWAY_HEALTH_PATH="/up"), 5) is healthy
+def test_a_gateway_is_healthy_with_a_2xx_or_without_the_path(
+    gateway: StandInGateway, status: int, healthy: bool
+) -> None:
+    gateway.health = answers.status(status)
+    assert client_of(config(GATEWAY_URL=f"{gateway.url}/base", GATEWAY_HEALTH_PATH="/up")).is_healthy(5) is healthy
+    assert [probe.path for probe in gateway.wait_for_probes(1)] == ["/base/up"]
 
 
 def test_a_gateway_that_cannot_be_reached_is_not_healthy() -> None:
-    assert not is_healthy(config(GATEWAY_URL=f"http://127.0.0.1:{free_port()}"), 5)
+    assert not client_of(config(GATEWAY_URL=f"http://127.0.0.1:{free_port()}")).is_healthy(5)
 
 
 @pytest.mark.parametrize(
@@ -379,4 +362,5 @@ def test_a_gateway_that_cannot_be_reached_is_not_healthy() -> None:
 )
 def test_a_probe_ends_in_its_time(gateway: StandInGateway, behaviour: Behaviour) -> None:
     gateway.health = behaviour
-    assert begin(lambda: is_healthy(config(GATEWAY_URL=gateway.url), 0.2)).result(2) is False
+    client = client_of(config(GATEWAY_URL=gateway.url))
+    assert begin(lambda: client.is_healthy(0.2)).result(2) is False

@@ -1,4 +1,4 @@
-"""Owns the promises of the connection that a worker keeps: it costs no job an attempt, and mixes no answers."""
+"""The connection that a worker keeps: it costs no job an attempt, and mixes no answers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import io
 from uuid import UUID, uuid4
 
 import pytest
-from convertq.worker import gateway_connection
-from convertq.worker.errors import Code, Failure
-from convertq.worker.gateway_client import GatewayCall, GatewayClient, Progress
-from convertq.worker.job import Job
+from convertq.queue.errors import Code, Failure
+from convertq.queue.job import ClaimedJob
+from convertq.worker.gateway import connection as gateway_connection
+from convertq.worker.gateway.client import GatewayCall, GatewayClient
+from convertq.worker.gateway.progress import Progress
 from urllib3.util.wait import wait_for_read
 
 from tests import gateway_behaviours as answers
-from tests.documents import on_disk
+from tests.documents import source_of
 from tests.gateway_behaviours import Behaviour, Exchange
 from tests.jobs import PDF, client_of, config
 from tests.stand_in_gateway import StandInGateway
@@ -25,10 +26,9 @@ def client(gateway: StandInGateway) -> GatewayClient:
 
 
 def call(client: GatewayClient, pdf: bytes = PDF) -> bytes:
-    job = Job(uuid4(), "h:1:a/1", 1, "m", True, len(pdf), is_trial=False, queued_ms=0)
+    job = ClaimedJob(uuid4(), "h:1:a/1", 1, "m", True, len(pdf), is_trial=False, queued_ms=0)
     sink = io.BytesIO()
-    with on_disk(pdf) as source:
-        GatewayCall(client, job, Progress()).run(source, sink)
+    GatewayCall(client, job, Progress()).run(source_of(pdf), sink)
     assert str(job.id).encode() in sink.getvalue(), "the answer is that of this job"
     return sink.getvalue()
 
@@ -53,7 +53,7 @@ def test_each_upload_arrives_whole_over_a_kept_connection(gateway: StandInGatewa
 
 def test_a_worker_that_falls_idle_gives_its_connection_back(gateway: StandInGateway, client: GatewayClient) -> None:
     call(client)
-    client.gateway.rest()
+    client.close_connection()
     call(client)
     assert len(set(connections(gateway))) == 2
 
@@ -62,7 +62,7 @@ def test_a_connection_is_not_used_after_a_while(
     gateway: StandInGateway, client: GatewayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call(client)
-    monkeypatch.setattr(gateway_connection, "KEEP", -1.0)
+    monkeypatch.setattr(gateway_connection, "KEEP_SECONDS", -1.0)
     call(client)
     assert len(set(connections(gateway))) == 2
 
@@ -76,8 +76,8 @@ def test_a_gateway_that_was_restarted_in_between_costs_nothing(gateway: StandInG
 
 
 def wait_for_more(client: GatewayClient) -> None:
-    """Bytes, or the end: a worker's next call is at least two trips to the database later."""
-    connection = client.gateway._connection
+    """Bytes, or the end: a worker's next call is at least two round trips to the database later."""
+    connection = client.connection._connection
     assert connection is not None
     assert connection.sock is not None
     assert wait_for_read(connection.sock, 5)
@@ -161,11 +161,10 @@ def test_an_answer_over_a_kept_connection_is_what_it_is_over_a_new_one(
 
 
 def what_comes_of(client: GatewayClient) -> object:
-    job = Job(UUID(int=1), "h:1:a/1", 1, "m", True, len(PDF), is_trial=False, queued_ms=0)
+    job = ClaimedJob(UUID(int=1), "h:1:a/1", 1, "m", True, len(PDF), is_trial=False, queued_ms=0)
     sink = io.BytesIO()
     try:
-        with on_disk(PDF + bytes(8 << 20)) as source:
-            GatewayCall(client, job, Progress()).run(source, sink)
+        GatewayCall(client, job, Progress()).run(source_of(PDF + bytes(8 << 20)), sink)
     except Failure as failure:
         return failure.code, failure.message, failure.gateway_status, failure.gateway_ok, failure.retry_after
     return sink.getvalue()
@@ -181,7 +180,7 @@ def test_what_is_sent_over_a_kept_connection_is_what_is_sent_over_a_new_one(gate
     assert "authorization" in {name.lower() for name, _ in first.headers.items()}
 
 
-def test_through_a_proxy_every_call_is_made_by_requests(
+def test_a_proxy_of_the_environment_gets_every_call_with_its_credentials(
     gateway: StandInGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", gateway.url.replace("//", "//user:secret@"))

@@ -1,4 +1,4 @@
-"""Owns the promises of the log: one event one line, who speaks on each, and no value that forges another."""
+"""The log: one event one line, who speaks on each, and no value that forges another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from convertq.worker.log import LEVELS, Log, set_up_logging
+from convertq.queue.log.events import LEVELS
+from convertq.queue.log.lines import Log, set_up_logging
 
 from tests.jobs import config
 

@@ -42,10 +42,12 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("front", "ground", "least"), [(*p, TEXT) for p in WORDS] + [(*p, SHAPE) for p in SHAPES])
-def test_what_is_to_be_seen_stands_out(scheme: str, front: str, ground: str, least: float) -> None:
+def test_words_and_shapes_have_enough_contrast(scheme: str) -> None:
     colours = schemes()[scheme]
-    assert contrast(colours[front], colours[ground]) >= least
+    pairs = [(*pair, TEXT) for pair in WORDS] + [(*pair, SHAPE) for pair in SHAPES]
+    assert [
+        (front, ground) for front, ground, least in pairs if contrast(colours[front], colours[ground]) < least
+    ] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,4 +1,4 @@
-"""Owns the promise that the pages have words for everything that can happen to a job, and words that can be read."""
+"""The pages have words for everything that can happen to a job, and words that can be read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from convertq.web.wording import ERRORS, STATES, age, errors_in_words, limit_in_words, span
-from convertq.worker.errors import Code
+from convertq.queue.errors import Code
+from convertq.queue.explain import State
+from convertq.web import why
+from convertq.web.wording import ERRORS, PAGE_STATES, STATES, age, errors_in_words, limit_in_words, span
 
 WEB = Path(__file__).parents[2] / "web"
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -47,6 +49,11 @@ def luminance(colour: str) -> float:
 def contrast(one: str, other: str) -> float:
     brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
     return (brighter + 0.05) / (darker + 0.05)
+
+
+def test_every_state_has_a_sentence_and_a_word() -> None:
+    assert set(why.SENTENCES) == set(State)
+    assert {PAGE_STATES.get(state, str(state)) for state in State} <= STATES.keys()
 
 
 def test_every_public_code_has_what_happened_and_what_to_do() -> None:

@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
-from convertq.worker.board import Board, Row
-from convertq.worker.reload import Reload
-from convertq.worker.slot import Slot
+from convertq.worker.supervisor.reload import Reload
+from convertq.worker.supervisor.slot import Slot
+from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
 
 
-def show(board: Board, slot: int, *, connected: bool = True, busy: bool = False) -> None:
-    board.write(slot, Row(connected, busy, False, 0, 0))
+def show(status_table: WorkerStatusTable, slot: int, *, connected: bool = True, busy: bool = False) -> None:
+    status_table.write(slot, WorkerStatus(connected, busy, False, 0, 0))
 
 
-def pool(count: int) -> tuple[Board, list[Slot], Reload]:
-    board = Board(count)
+def pool(count: int) -> tuple[WorkerStatusTable, list[Slot], Reload]:
+    status_table = WorkerStatusTable(count)
     for number in range(1, count + 1):
-        show(board, number)
-    return board, [Slot(number, pid=100 + number) for number in range(1, count + 1)], Reload(board)
+        show(status_table, number)
+    return status_table, [Slot(number, pid=100 + number) for number in range(1, count + 1)], Reload(status_table)
 
 
 def test_without_a_reload_nobody_goes() -> None:
     _, slots, reload = pool(2)
     assert reload.choose(slots) is None
-    assert reload.left == 0
+    assert reload.remaining == 0
 
 
 def test_idle_workers_go_before_busy_ones() -> None:
-    board, slots, reload = pool(3)
-    show(board, 1, busy=True)
+    status_table, slots, reload = pool(3)
+    show(status_table, 1, busy=True)
     reload.begin(slots)
     assert reload.choose(slots) is slots[1]
 
 
 def test_nobody_else_goes_while_one_still_works_not_even_an_idle_one() -> None:
-    board, slots, reload = pool(2)
-    show(board, 1, busy=True)
-    show(board, 2, busy=True)
+    status_table, slots, reload = pool(2)
+    show(status_table, 1, busy=True)
+    show(status_table, 2, busy=True)
     reload.begin(slots)
     assert reload.choose(slots) is slots[0]
-    show(board, 2)
+    show(status_table, 2)
     assert reload.choose(slots) is None
-    assert reload.waits_for_an_end
+    assert reload.waits_for_exit
 
 
 def test_nobody_goes_before_the_last_ones_successor_is_connected() -> None:
-    board, slots, reload = pool(2)
+    status_table, slots, reload = pool(2)
     reload.begin(slots)
     assert reload.choose(slots) is slots[0]
     slots[0].pid = 0
-    board.clear(1)
+    status_table.clear(1)
     assert reload.choose(slots) is None
     slots[0].pid = 201
     assert reload.choose(slots) is None
-    assert not reload.waits_for_an_end
-    show(board, 1)
+    assert not reload.waits_for_exit
+    show(status_table, 1)
     assert reload.choose(slots) is slots[1]
 
 
@@ -62,7 +62,7 @@ def test_a_worker_that_died_meanwhile_is_replaced_already() -> None:
     reload.choose(slots)
     slots[1].pid = 202
     reload.choose(slots)
-    assert reload.left == 1
+    assert reload.remaining == 1
 
 
 def test_a_second_reload_replaces_the_new_ones_too() -> None:
@@ -72,11 +72,11 @@ def test_a_second_reload_replaces_the_new_ones_too() -> None:
     slots[0].pid = 201
     reload.begin(slots)
     reload.choose(slots)
-    assert reload.left == 2
+    assert reload.remaining == 2
 
 
 def test_a_stop_ends_the_reload() -> None:
     _, slots, reload = pool(2)
     reload.begin(slots)
-    reload.give_up()
+    reload.cancel()
     assert reload.choose(slots) is None

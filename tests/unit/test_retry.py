@@ -1,4 +1,4 @@
-"""Owns the promises of "again or never": delays, limits, and what a gateway may ask for."""
+"""The retry policy: delays, limits, and the delay that a gateway may request."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from convertq.worker.errors import Code, Failure
-from convertq.worker.outcome import Failed, RetryLater
-from convertq.worker.retry import after_failure, parse_retry_after
+from convertq.queue.errors import Code, Failure
+from convertq.queue.outcome import Failed, RetryLater
+from convertq.queue.retry_policy import after_failure, parse_retry_after
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,8 +95,8 @@ def test_seconds_are_taken_up_to_ten_minutes_and_nonsense_is_ignored(text: str |
 
 @pytest.mark.parametrize(("ahead", "seconds"), [(90, 90), (0, 0), (-1, None), (7200, 600)])
 def test_a_date_is_taken_against_the_gateways_own_clock(ahead: int, seconds: float | None) -> None:
-    asked = format_datetime(NOW + timedelta(seconds=ahead), usegmt=True)
-    assert parse_retry_after(asked, format_datetime(NOW, usegmt=True)) == seconds
+    requested = format_datetime(NOW + timedelta(seconds=ahead), usegmt=True)
+    assert parse_retry_after(requested, format_datetime(NOW, usegmt=True)) == seconds
 
 
 def test_a_date_without_the_gateways_clock_is_taken_against_ours() -> None:

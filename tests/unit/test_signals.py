@@ -1,4 +1,4 @@
-"""Owns the promises of signals as data: noted at once, acted on by the loop, and never by the wrong process."""
+"""Signals as data: noted at once, acted on by the loop, and never by the wrong process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from convertq.worker.signals import Signals, blocked
-from convertq.worker.stopping import HANDLED, Stopping
-from convertq.worker.wake import Wake
+from convertq.queue.signals import Signals, blocked
+from convertq.worker.loop.stopping import HANDLED, Stopping
+from convertq.worker.supervisor.wake_up import WakeUp
 
 from tests.waiting import eventually
 
@@ -71,7 +71,7 @@ def test_a_blocked_signal_waits_for_the_end_of_the_block(signals: Signals) -> No
 
 
 def test_of_many_processes_that_wait_for_one_descriptor_one_is_woken() -> None:
-    wake, (heard, told), waiting = Wake(), os.pipe(), []
+    wake, (heard, told), waiting = WakeUp(), os.pipe(), []
     for _ in range(4):
         pid = os.fork()
         if pid == 0:
@@ -82,7 +82,7 @@ def test_of_many_processes_that_wait_for_one_descriptor_one_is_woken() -> None:
     try:
         eventually(lambda: all(sleeps(pid) for pid in waiting), what="all wait")
         for woken in (1, 2, 3):
-            wake.give()
+            wake.post()
             assert select.select([heard], [], [], 5)[0]
             assert os.read(heard, 10) == b"!"
             assert not select.select([heard], [], [], 0.2)[0], f"more than {woken} were woken"
@@ -97,7 +97,7 @@ def sleeps(pid: int) -> bool:
 
 
 def test_a_signal_ends_the_wait_with_others(signals: Signals) -> None:
-    wake = Wake()
+    wake = WakeUp()
     send(signal.SIGTERM)
     assert signals.wait_with_others(5, wake.descriptor) == [signal.SIGTERM]
     assert signals.wait_with_others(0, wake.descriptor) == []
@@ -115,41 +115,41 @@ def test_a_child_with_its_own_pipe_does_not_signal_its_parent(signals: Signals) 
 
 
 def test_without_a_signal_there_is_no_end(signals: Signals) -> None:
-    stopping = Stopping(signals, grace=60)
+    stopping = Stopping(signals, grace_seconds=60)
     assert not stopping
-    assert not stopping.is_over
+    assert not stopping.is_grace_over
 
 
 def test_the_first_signal_leaves_the_grace(signals: Signals) -> None:
-    stopping = Stopping(signals, grace=60)
+    stopping = Stopping(signals, grace_seconds=60)
     send(signal.SIGTERM)
     assert stopping
-    assert not stopping.is_over
+    assert not stopping.is_grace_over
 
 
 def test_a_repeated_sigterm_does_not_lengthen_the_grace(signals: Signals) -> None:
-    stopping = Stopping(signals, grace=0.05)
+    stopping = Stopping(signals, grace_seconds=0.05)
     send(signal.SIGTERM)
     stopping.pause(0)
 
     def over() -> bool:
         send(signal.SIGTERM)
         stopping.pause(0)
-        return stopping.is_over
+        return stopping.is_grace_over
 
     eventually(over, what="the end of the grace")
 
 
 @pytest.mark.parametrize("first", [[], [signal.SIGTERM]])
 def test_sigquit_ends_the_grace_at_once(signals: Signals, first: list[signal.Signals]) -> None:
-    stopping = Stopping(signals, grace=3600)
+    stopping = Stopping(signals, grace_seconds=3600)
     for number in [*first, signal.SIGQUIT]:
         send(number)
     stopping.pause(0)
-    assert stopping.is_over
+    assert stopping.is_grace_over
 
 
 def test_a_pause_ends_after_its_time_too(signals: Signals) -> None:
     begun = time.monotonic()
-    Stopping(signals, grace=1).pause(0.01)
+    Stopping(signals, grace_seconds=1).pause(0.01)
     assert time.monotonic() - begun >= 0.01

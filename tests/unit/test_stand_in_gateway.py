@@ -1,4 +1,4 @@
-"""Owns the proof that the stand-in gateway misbehaves exactly as its scripts say."""
+"""Proof that the stand-in gateway misbehaves exactly as its scripts say."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Owns the promises of top's graphs: what they show, how wide they are, and what a terminal without Unicode gets."""
+"""top's graphs: what they show, how wide they are, and what a terminal without Unicode gets."""
 
 from __future__ import annotations
 
 import pytest
 from convertq.cli.table import columns
-from convertq.cli.top_graph import RAMP, WINDOW, History, in_ascii, knows_unicode, sparkline
+from convertq.cli.top.graph import MAX_SAMPLES, RAMP, History, in_ascii, knows_unicode, sparkline
 
 
 def filled(*values: float) -> History:
@@ -34,7 +34,7 @@ def test_each_sample_has_its_column_while_there_is_room() -> None:
 @pytest.mark.parametrize("room", [-5, 0, 1, 2, 3, 10, 37, 150, 500])
 def test_a_graph_is_never_wider_than_its_room(room: int) -> None:
     history = History()
-    for number in range(3 * WINDOW):
+    for number in range(3 * MAX_SAMPLES):
         history.add(number % 17)
         assert len(history.graph(room)) <= max(0, room)
 
@@ -45,14 +45,14 @@ def test_a_spike_is_not_lost_when_samples_share_a_column() -> None:
 
 
 def test_the_past_stays_as_it_was_drawn() -> None:
-    history = filled(*[number % 5 for number in range(WINDOW)])
+    history = filled(*[number % 5 for number in range(MAX_SAMPLES)])
     before = history.graph(31)
     history.add(0)
     assert before[2:-2] in history.graph(31)
 
 
 def test_only_the_last_samples_count() -> None:
-    history = filled(1000, *[1] * WINDOW)
+    history = filled(1000, *[1] * MAX_SAMPLES)
     assert history.peak == 1
 
 

@@ -1,4 +1,4 @@
-"""Owns the promises of top's keyboard: keys are known however their bytes arrive, and the terminal is given back."""
+"""top's keyboard: keys are known however their bytes arrive, and the terminal is restored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import termios
 from collections.abc import Iterator
 
 import pytest
-from convertq.cli.top_keys import Keyboard, single_keys
+from convertq.cli.top.keys import Keyboard, single_keys
 
 
 @pytest.fixture

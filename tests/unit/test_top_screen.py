@@ -1,4 +1,4 @@
-"""Owns the promises of top's screen: it fits any terminal, shows what matters, and selects jobs rather than rows."""
+"""top's screen: it fits any terminal, shows what matters, and selects jobs rather than rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from convertq.cli.top_lists import shares
-from convertq.cli.top_screen import fitted, page, plain, screen
-from convertq.cli.top_snapshot import Snapshot, Trouble
-from convertq.cli.top_view import View
+from convertq.cli.top.lists import shares
+from convertq.cli.top.screen import fitted, page, plain, screen
+from convertq.cli.top.snapshot import STATUSES, DatabaseProblem, Snapshot
+from convertq.cli.top.view import View
+from convertq.queue.status import JobStatus
 from rich.cells import cell_len
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -47,7 +48,7 @@ def server(name: str = "alpha", jobs: tuple[dict[str, Any], ...] = (), **columns
 def snapshot(**changes: Any) -> Snapshot:
     made = Snapshot(
         now=NOW,
-        jobs={"queued": 12, "processing": 2, "failed": 3, "uploaded": 0, "complete": 1_234_567},
+        jobs={**dict.fromkeys(JobStatus, 0), "queued": 12, "processing": 2, "failed": 3, "complete": 1_234_567},
         oldest_queued_seconds=192.0,
         completed_10s=25,
         completed_60s=150,
@@ -78,9 +79,13 @@ def crowded() -> View:
         errors=[error(number, error_message=worst, original_filename=worst) for number in range(50)],
     )
     for _ in range(300):
-        view.see(full)
+        view.update(full)
     view.move(1)
     return view
+
+
+def test_every_state_of_a_job_is_counted() -> None:
+    assert set(STATUSES) == set(JobStatus)
 
 
 @pytest.mark.parametrize("unicode", [True, False])
@@ -101,7 +106,7 @@ def test_without_unicode_every_character_is_ascii() -> None:
 
 def test_the_first_lines_say_how_deep_how_old_and_how_fast() -> None:
     view = View(snapshot())
-    view.see(snapshot())
+    view.update(snapshot())
     drawn = text(view)
     assert "12 queued (oldest 3m12s), 2 processing, 3 failed, 1,234,567 complete" in drawn
     assert "150 complete, 4 failed" in drawn
@@ -121,7 +126,7 @@ def test_a_worker_is_shown_with_its_job_its_age_and_its_progress() -> None:
 
 
 def test_a_lease_that_has_run_out_is_seen() -> None:
-    assert "its lease has run out" in text(View(snapshot(servers=[server(jobs=(job(1, lease_seconds=-1.0),))])))
+    assert "its lease has expired" in text(View(snapshot(servers=[server(jobs=(job(1, lease_seconds=-1.0),))])))
 
 
 def test_the_job_of_a_server_that_is_dead_does_not_look_as_if_it_went_on() -> None:
@@ -173,9 +178,9 @@ def test_one_frame_without_an_edge_is_not_cut() -> None:
 
 
 def test_trouble_is_in_the_first_line_with_the_age_of_what_is_below() -> None:
-    view = View(snapshot(), trouble=Trouble("database unreachable, trying again", "refused"))
+    view = View(snapshot(), problem=DatabaseProblem("database unreachable, trying again", "refused"))
     assert lines(view)[0].startswith("database unreachable, trying again · below: as of ")
-    view.see(snapshot())
+    view.update(snapshot())
     assert "unreachable" not in text(view)
 
 
@@ -191,17 +196,17 @@ def test_the_selected_job_is_marked_and_its_whole_id_is_below() -> None:
 def test_the_selection_stays_with_its_job_when_others_come_before_it() -> None:
     view = View(snapshot())
     view.move(1)
-    view.see(snapshot(errors=[error(9), error(8), error(1)]))
+    view.update(snapshot(errors=[error(9), error(8), error(1)]))
     assert view.selected == error(1)["id"]
-    assert view.place == 2
+    assert view.position == 2
 
 
 def test_the_next_job_is_selected_when_the_selected_one_leaves() -> None:
     view = View(snapshot())
     view.move(1)
-    view.see(snapshot(errors=[error(2), error(3)]))
+    view.update(snapshot(errors=[error(2), error(3)]))
     assert view.selected == error(2)["id"]
-    view.see(snapshot(errors=[]))
+    view.update(snapshot(errors=[]))
     assert view.selected is None
 
 
@@ -209,10 +214,10 @@ def test_the_selection_stops_at_both_ends() -> None:
     view = View(snapshot())
     for _ in range(9):
         view.move(1)
-    assert view.place == 2
+    assert view.position == 2
     for _ in range(9):
         view.move(-1)
-    assert view.place == 0
+    assert view.position == 0
 
 
 def test_the_list_scrolls_so_that_the_selected_job_is_seen() -> None:

@@ -1,11 +1,11 @@
-"""Owns the promises of the gate before "done": whole and well-formed XML without entities, however it is cut."""
+"""The gate before "done": whole and well-formed XML without entities, however it is cut."""
 
 from __future__ import annotations
 
 import io
 
 import pytest
-from convertq.worker.xml_check import NotXml, XmlCheck, check_file
+from convertq.queue.xml_check import NotXml, XmlCheck, check_file
 
 GOOD = '<?xml version="1.0" encoding="utf-8"?>\n<invoice no="1"><line>é &amp; ü</line><!-- x --></invoice>\n'.encode()
 

@@ -1,10 +1,10 @@
-// Small charts, drawn as SVG at the size they have on the screen, so that their words keep theirs.
+// Small charts, drawn as SVG in the size that they have on the screen, so that their text is not scaled.
 
 import { announce, put } from "./dom.js";
 
 const NS = "http://www.w3.org/2000/svg";
-const HEIGHT = 150;
-const ROOM = { left: 46, right: 8, top: 10, bottom: 22 };
+const HEIGHT_PX = 150;
+const MARGIN_PX = { left: 46, right: 8, top: 10, bottom: 22 };
 const STEPS = [1, 2, 4, 6, 8, 10];
 
 function node(parent, name, attributes, text) {
@@ -14,7 +14,7 @@ function node(parent, name, attributes, text) {
   return made;
 }
 
-/** The next round number, whose half is one too. */
+/** The next round number whose half is round too. */
 function roundUp(value) {
   const ten = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return ten * STEPS.find((step) => step * ten >= value);
@@ -26,17 +26,17 @@ export class Chart {
   #figure;
   #svg;
   #kind;
-  #say;
+  #format;
   #minutes = [];
   #series = [];
   #at = null;
 
-  /** `kind`: bars (stacked), lines or area; `say(value)`: a value with its unit. */
-  constructor(figure, kind, say) {
+  /** `kind`: bars (stacked), lines or area; `format(value)`: formats a value with its unit. */
+  constructor(figure, kind, format) {
     this.#figure = figure;
     this.#svg = figure.querySelector("svg");
     this.#kind = kind;
-    this.#say = say;
+    this.#format = format;
     new ResizeObserver(() => this.#draw()).observe(this.#svg);
     this.#svg.addEventListener("pointermove", (event) => this.#point(this.#indexAt(event)));
     this.#svg.addEventListener("pointerleave", () => this.#point(null));
@@ -44,7 +44,7 @@ export class Chart {
     this.#svg.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** `series`: name, look (s1 … s5, with `dashed`), values (one a minute, null where there is none). */
+  /** `series`: name, style (s1 … s5, with `dashed`), values (one per minute; null means unknown). */
   show(minutes, series) {
     this.#minutes = minutes;
     this.#series = series;
@@ -52,9 +52,9 @@ export class Chart {
     const legend = this.#figure.querySelector(".legend");
     legend.hidden = this.#isQuiet();
     legend.replaceChildren(
-      ...series.map(({ name, look }) => {
+      ...series.map(({ name, style }) => {
         const item = document.createElement("li");
-        item.className = `${look} ${this.#kind === "bars" ? "" : "thin"}`;
+        item.className = `${style} ${this.#kind === "bars" ? "" : "thin"}`;
         item.textContent = name;
         return item;
       }),
@@ -67,7 +67,7 @@ export class Chart {
       .map(({ name, values }) => {
         const known = values.filter((value) => value !== null);
         if (!known.length) return `${name}: none.`;
-        return `${name}: ${this.#say(known.at(-1))} last, ${this.#say(Math.max(...known))} at most.`;
+        return `${name}: ${this.#format(known.at(-1))} last, ${this.#format(Math.max(...known))} at most.`;
       })
       .join(" ");
   }
@@ -77,12 +77,12 @@ export class Chart {
   }
 
   #x(index) {
-    const room = this.#width - ROOM.left - ROOM.right;
-    return ROOM.left + (room * (index + 0.5)) / Math.max(this.#minutes.length, 1);
+    const room = this.#width - MARGIN_PX.left - MARGIN_PX.right;
+    return MARGIN_PX.left + (room * (index + 0.5)) / Math.max(this.#minutes.length, 1);
   }
 
   #y(value, top) {
-    return HEIGHT - ROOM.bottom - ((HEIGHT - ROOM.bottom - ROOM.top) * value) / top;
+    return HEIGHT_PX - MARGIN_PX.bottom - ((HEIGHT_PX - MARGIN_PX.bottom - MARGIN_PX.top) * value) / top;
   }
 
   #top() {
@@ -95,13 +95,13 @@ export class Chart {
 
   #draw() {
     if (!this.#minutes.length || !this.#svg.clientWidth) return;
-    this.#svg.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
+    this.#svg.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT_PX}`);
     const group = document.createElementNS(NS, "g");
     const quiet = this.#isQuiet();
     const top = this.#top();
     this.#drawAxes(group, top, quiet ? [0] : top === 1 ? [0, 1] : [0, top / 2, top]);
     if (quiet)
-      node(group, "text", { x: this.#width / 2, y: HEIGHT / 2, class: "quiet-words" }, "nothing in this hour");
+      node(group, "text", { x: this.#width / 2, y: HEIGHT_PX / 2, class: "quiet-words" }, "nothing in this hour");
     else if (this.#kind === "bars") this.#drawBars(group, top);
     else for (const series of this.#series) this.#drawLine(group, top, series);
     this.#svg.querySelector("g").replaceWith(group);
@@ -117,17 +117,17 @@ export class Chart {
     for (const value of values) {
       const y = Math.round(this.#y(value, top)) + 0.5;
       node(group, "line", {
-        x1: ROOM.left,
-        x2: this.#width - ROOM.right,
+        x1: MARGIN_PX.left,
+        x2: this.#width - MARGIN_PX.right,
         y1: y,
         y2: y,
         class: value ? "grid" : "baseline",
       });
-      node(group, "text", { x: ROOM.left - 6, y: y + 4, "text-anchor": "end" }, this.#say(value));
+      node(group, "text", { x: MARGIN_PX.left - 6, y: y + 4, "text-anchor": "end" }, this.#format(value));
     }
     this.#minutes.forEach((at, index) => {
       if (new Date(at).getMinutes() % 15 || this.#x(index) > this.#width - 24) return;
-      node(group, "text", { x: this.#x(index), y: HEIGHT - 6, "text-anchor": "middle" }, hour(at));
+      node(group, "text", { x: this.#x(index), y: HEIGHT_PX - 6, "text-anchor": "middle" }, hour(at));
     });
   }
 
@@ -135,7 +135,7 @@ export class Chart {
     const width = Math.max(1, (this.#x(1) - this.#x(0)) * 0.72);
     this.#minutes.forEach((_, index) => {
       let below = 0;
-      for (const { look, values } of this.#series) {
+      for (const { style, values } of this.#series) {
         if (!values[index]) continue;
         const y = this.#y(below + values[index], top);
         node(group, "rect", {
@@ -143,37 +143,37 @@ export class Chart {
           y,
           width,
           height: this.#y(below, top) - y,
-          class: `bar ${look}`,
+          class: `bar ${style}`,
         });
         below += values[index];
       }
     });
   }
 
-  #drawLine(group, top, { look, values }) {
+  #drawLine(group, top, { style, values }) {
     for (const run of runs(values)) {
       const points = run.map((index) => `${this.#x(index).toFixed(1)} ${this.#y(values[index], top).toFixed(1)}`);
       if (run.length === 1) {
         const [x, y] = points[0].split(" ");
-        node(group, "circle", { cx: x, cy: y, r: 2.5, class: `dot ${look}` });
+        node(group, "circle", { cx: x, cy: y, r: 2.5, class: `dot ${style}` });
         continue;
       }
       const base = this.#y(0, top);
       if (this.#kind === "area") {
         node(group, "path", {
           d: `M${this.#x(run[0])} ${base}L${points.join("L")}L${this.#x(run.at(-1))} ${base}Z`,
-          class: `area ${look}`,
+          class: `area ${style}`,
         });
       }
-      node(group, "path", { d: `M${points.join("L")}`, class: `line ${look}` });
+      node(group, "path", { d: `M${points.join("L")}`, class: `line ${style}` });
     }
   }
 
-  // -- one minute, pointed at or reached with the arrow keys --
+  // -- the minute that is selected with the pointer or the arrow keys --
 
   #indexAt(event) {
     const box = this.#svg.getBoundingClientRect();
-    const part = (event.clientX - box.left - ROOM.left) / (box.width - ROOM.left - ROOM.right);
+    const part = (event.clientX - box.left - MARGIN_PX.left) / (box.width - MARGIN_PX.left - MARGIN_PX.right);
     return Math.min(Math.max(Math.floor(part * this.#minutes.length), 0), this.#minutes.length - 1);
   }
 
@@ -201,8 +201,8 @@ export class Chart {
     node(this.#svg.querySelector("g"), "line", {
       x1: x,
       x2: x,
-      y1: ROOM.top,
-      y2: HEIGHT - ROOM.bottom,
+      y1: MARGIN_PX.top,
+      y2: HEIGHT_PX - MARGIN_PX.bottom,
       class: "cursor",
     });
   }
@@ -214,12 +214,12 @@ export class Chart {
       return;
     }
     const values = this.#series.filter(({ values }) => values[this.#at] !== null && values[this.#at] !== undefined);
-    const said = values.map(({ name, values }) => `${name} ${this.#say(values[this.#at])}`);
-    put(readout, [hour(this.#minutes[this.#at]), ...(said.length ? said : ["nothing"])].join(" · "));
+    const readings = values.map(({ name, values }) => `${name} ${this.#format(values[this.#at])}`);
+    put(readout, [hour(this.#minutes[this.#at]), ...(readings.length ? readings : ["nothing"])].join(" · "));
   }
 }
 
-/** Indexes of values that are there, in runs without a gap. */
+/** The indexes of values that are not null, in groups without a gap. */
 function runs(values) {
   const found = [];
   values.forEach((value, index) => {

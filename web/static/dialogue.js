@@ -1,11 +1,11 @@
-// Asking before something that others will notice, and saying what came of it.
+// A confirmation before actions that affect others, and a message with their result.
 
 import { put } from "./dom.js";
 
-const SHOWN_FOR = 6000;
+const SHOW_MESSAGE_MS = 6000;
 let timer = 0;
 
-/** Whether the reader agrees. */
+/** Whether the operator confirms. */
 export function confirm(title, text, verb) {
   const dialog = document.getElementById("confirm");
   put(document.getElementById("confirm-title"), title);
@@ -18,11 +18,12 @@ export function confirm(title, text, verb) {
   });
 }
 
-export function say(text) {
+/** Shows a message for a few seconds. */
+export function showMessage(text) {
   const toast = document.getElementById("toast");
   toast.textContent = text;
   clearTimeout(timer);
   timer = setTimeout(() => {
     toast.textContent = "";
-  }, SHOWN_FOR);
+  }, SHOW_MESSAGE_MS);
 }

@@ -1,4 +1,4 @@
-// Changes to the page that touch only what is different: nothing flickers, and focus and selection stay where they are.
+// Changes only those parts of the page that differ: nothing flickers, and focus and selection are kept.
 
 export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -35,7 +35,7 @@ export function arrange(parent, items, { key, make, fill, keep = () => false }) 
   }
 }
 
-/** Says it to screen readers, once. */
+/** Announces a message to screen readers. */
 export function announce(text) {
   const region = document.getElementById("announcements");
   region.textContent = "";

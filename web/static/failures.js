@@ -1,12 +1,13 @@
-// Failed jobs: which, why, and again.
+// The list of failed jobs, with their reasons and the buttons that retry them.
 
 import { arrange, put, set, show } from "./dom.js";
-import { confirm, say } from "./dialogue.js";
-import { ask } from "./operator.js";
-import { age, clock, counted } from "./words.js";
+import { confirm, showMessage } from "./dialogue.js";
+import { age, clock, counted } from "./formatting.js";
+import { requestAsOperator } from "./operator.js";
 
-const PAGE = 20;
-const MOST = 200; // of one answer
+const PAGE_JOBS = 20;
+const MAX_LIMIT = 200; // jobs in one answer
+const TYPING_PAUSE_MS = 300;
 
 const list = document.getElementById("failures");
 const filter = document.getElementById("filter");
@@ -15,22 +16,22 @@ const selected = new Set();
 
 let jobs = [];
 let next = null;
-let wanted = PAGE;
+let wanted = PAGE_JOBS;
 
-function asked() {
+function filterValues() {
   const { code, owner, dead } = filter.elements;
   return { code: code.value, owner: owner.value.trim(), dead: dead.checked };
 }
 
-/** As many as are shown, from the newest on. */
-export async function lookForFailures() {
-  const { code, owner, dead } = asked();
+/** Requests as many jobs as are shown, newest first. */
+export async function requestFailures() {
+  const { code, owner, dead } = filterValues();
   const found = [];
   let before = null;
   do {
-    const query = new URLSearchParams({ status: "failed", limit: Math.min(wanted - found.length, MOST) });
+    const query = new URLSearchParams({ status: "failed", limit: Math.min(wanted - found.length, MAX_LIMIT) });
     for (const [name, value] of Object.entries({ code, owner, dead, before })) if (value) query.set(name, value);
-    const answer = await ask(`jobs?${query}`);
+    const answer = await requestAsOperator(`jobs?${query}`);
     found.push(...answer.jobs);
     before = answer.next;
   } while (before && found.length < wanted);
@@ -53,9 +54,9 @@ function draw() {
   drawSelection();
 }
 
-/** An owner that was mistyped must not look like good news. */
+/** A filter that matches nothing must not look like a queue without failures. */
 function drawEmpty() {
-  const { code, owner, dead } = asked();
+  const { code, owner, dead } = filterValues();
   const chosen = Boolean(code || owner || dead);
   show(document.getElementById("no-failures"), jobs.length === 0 && !chosen);
   show(document.getElementById("no-matches"), jobs.length === 0 && chosen);
@@ -92,26 +93,26 @@ function inWords({ code, owner, dead }) {
   return parts.length ? `Every failed job with ${parts.join(", ")}` : "Every failed job of every owner";
 }
 
-/** `handle(step)` runs what talks to the server, and knows what to do when it is away. */
-export function watchFailures(handle) {
+/** `handle(step)` runs a step that uses the server, and shows its errors. */
+export function listenToFailures(handle) {
   const retry = (body) =>
     handle(async () => {
-      const { queued, skipped } = await ask("retry-failed", { method: "POST", body });
-      say(`${counted(queued, "job")} queued again${skipped ? `, ${skipped} left: the uploaded file is gone` : ""}`);
+      const { message } = await requestAsOperator("retry-failed", { method: "POST", body });
+      showMessage(message);
       selected.clear();
-      await lookForFailures();
+      await requestFailures();
     });
 
-  const renewed = () => {
-    wanted = PAGE;
+  const startOver = () => {
+    wanted = PAGE_JOBS;
     selected.clear();
-    handle(lookForFailures);
+    handle(requestFailures);
   };
   let typing = 0;
   filter.addEventListener("submit", (event) => event.preventDefault());
   filter.addEventListener("input", (event) => {
     clearTimeout(typing);
-    typing = setTimeout(renewed, event.target.type === "search" ? 300 : 0);
+    typing = setTimeout(startOver, event.target.type === "search" ? TYPING_PAUSE_MS : 0);
   });
 
   list.addEventListener("change", (event) => {
@@ -131,8 +132,8 @@ export function watchFailures(handle) {
   });
   document.getElementById("retry-selected").addEventListener("click", () => retry({ ids: [...selected] }));
   document.getElementById("retry-matching").addEventListener("click", async () => {
-    const { code, owner, dead } = asked();
-    const text = `${inWords(asked())} is queued again, also those that are not shown here. Where the uploaded file is gone, nothing changes.`;
+    const { code, owner, dead } = filterValues();
+    const text = `${inWords(filterValues())} is queued again, also those that are not shown here. A job whose uploaded file is gone, or that waits for another job, stays as it is.`;
     if (!(await confirm("Retry all that match?", text, "Retry all"))) return;
     const chosen = { ...(code && { code }), ...(owner && { owner }), ...(dead && { dead }) };
     retry(chosen);
@@ -140,10 +141,10 @@ export function watchFailures(handle) {
   document.querySelector("#no-matches button").addEventListener("click", () => {
     filter.reset();
     filter.elements.code.focus();
-    renewed();
+    startOver();
   });
   document.querySelector("#more-failures button").addEventListener("click", () => {
-    wanted += PAGE;
-    handle(lookForFailures);
+    wanted += PAGE_JOBS;
+    handle(requestFailures);
   });
 }

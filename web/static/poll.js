@@ -1,60 +1,60 @@
-// Looking at the server again and again: quickly while things move, slowly while they do not, not at all in a hidden tab.
+// Polls the server: often while jobs change, rarely while they do not, and never in a hidden tab.
 
 export class Poller {
-  #look;
-  #fastest;
-  #slowest;
-  #delay;
+  #poll;
+  #fastestMs;
+  #slowestMs;
+  #delayMs;
   #timer = 0;
-  #looking = false;
+  #isPolling = false;
   #again = false;
 
-  /** `look()` returns {changed, goOn}. */
-  constructor(look, { fastest = 1000, slowest = 10000 } = {}) {
-    this.#look = look;
-    this.#fastest = fastest;
-    this.#slowest = slowest;
-    this.#delay = fastest;
+  /** `poll()` returns {changed, pollAgain}: whether to poll soon, and whether to poll again at all. */
+  constructor(poll, { fastestMs = 1000, slowestMs = 10000 } = {}) {
+    this.#poll = poll;
+    this.#fastestMs = fastestMs;
+    this.#slowestMs = slowestMs;
+    this.#delayMs = fastestMs;
     document.addEventListener("visibilitychange", () => document.hidden || this.soon());
     addEventListener("online", () => this.soon());
   }
 
-  /** Something has happened: look at once, and quickly for a while. */
+  /** Polls at once, and often for a while, because something has changed. */
   soon() {
-    this.#delay = this.#fastest;
+    this.#delayMs = this.#fastestMs;
     this.#run();
   }
 
   async #run() {
     clearTimeout(this.#timer);
-    if (this.#looking) {
+    if (this.#isPolling) {
       this.#again = true;
       return;
     }
-    this.#looking = true;
+    this.#isPolling = true;
     let changed = false;
-    let goOn = true; // whatever happens: a page that has stopped looking would never be right again
+    let pollAgain = true; // Also after an error: a page that stops polling would stay wrong.
     try {
-      ({ changed, goOn } = await this.#look());
+      ({ changed, pollAgain } = await this.#poll());
     } finally {
-      this.#looking = false;
-      this.#after(changed, goOn);
+      this.#isPolling = false;
+      this.#after(changed, pollAgain);
     }
   }
 
-  #after(changed, goOn) {
-    this.#delay = changed ? this.#fastest : Math.min(this.#delay * 1.4, this.#slowest);
+  #after(changed, pollAgain) {
+    this.#delayMs = changed ? this.#fastestMs : Math.min(this.#delayMs * 1.4, this.#slowestMs);
     if (this.#again) {
       this.#again = false;
       this.#run();
-    } else if (goOn) {
-      this.#plan();
+    } else if (pollAgain) {
+      this.#schedule();
     }
   }
 
-  #plan() {
-    if (document.hidden) return; // visibilitychange looks at once
-    // a little earlier or later, so that many pages do not ask in step
-    this.#timer = setTimeout(() => document.hidden || this.#run(), this.#delay * (0.9 + Math.random() * 0.2));
+  #schedule() {
+    if (document.hidden) return; // visibilitychange polls at once.
+    // Random jitter keeps many pages from polling at the same time.
+    this.#timer = setTimeout(() => document.hidden || this.#run(), this.#delayMs * (0.9 + Math.random() * 0.2));
   }
 }

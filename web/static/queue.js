@@ -1,14 +1,16 @@
-// The queue page: uploads, the list, and what the server says of it.
+// The queue page: uploads files, and shows the list of jobs as the server reports it.
 
 import { announce, arrange, show } from "./dom.js";
+import { acceptDroppedFiles } from "./file_drop.js";
+import { counted } from "./formatting.js";
 import { Poller } from "./poll.js";
-import { fillJob, fillUpload, inWords, isActive, makeRow, nameOf, refresh } from "./row.js";
+import { Unreachable, readJson, request } from "./request.js";
+import { fillJob, fillUpload, inWords, makeRow, tick } from "./row.js";
 import { Uploads } from "./uploads.js";
-import { clock, counted } from "./words.js";
 
-const PAGE = 50;
-const MOST = 200; // of one answer
-const ONE_BY_ONE = 5; // rows outside the answer, at each look
+const PAGE_JOBS = 50;
+const MAX_LIMIT = 200; // jobs in one answer
+const MAX_SINGLE_REQUESTS = 5; // per poll, for rows that the list does not contain
 
 const list = document.getElementById("jobs");
 const form = document.getElementById("upload");
@@ -32,18 +34,18 @@ function drawJobs(jobs) {
     make: makeRow,
     keep: () => true,
     fill(row, job) {
-      if (row.dataset.status && row.job && isActive(row.job) && !isActive(job)) ended.push(job);
-      fillJob(row, job, held);
+      if (row.dataset.status && row.job?.display.is_active && !job.display.is_active) ended.push(job);
+      fillJob(row, job);
     },
   });
   for (const { upload } of [...list.children])
-    if (upload?.state === "refused" && jobs.some((job) => isThat(job, upload))) upload.row.remove();
-  tell(ended);
+    if (upload?.state === "refused" && jobs.some((job) => isJobOf(job, upload))) upload.row.remove();
+  announceEnded(ended);
   drawFrame();
 }
 
-/** What the server has refused it also keeps in the list. */
-function isThat(job, { file }) {
+/** Whether the server lists this refused upload too, as a failed job. */
+function isJobOf(job, { file }) {
   return job.status === "failed" && job.original_filename === file.name && job.bytes === file.size;
 }
 
@@ -54,7 +56,7 @@ function drawFrame() {
   document.title = active > 0 ? `(${active}) ${title}` : title;
 }
 
-function tell(ended) {
+function announceEnded(ended) {
   const ready = ended.filter((job) => job.status === "complete");
   const failed = ended.filter((job) => job.status === "failed");
   if (ended.length > 3) {
@@ -64,82 +66,59 @@ function tell(ended) {
     ];
     announce(parts.filter(Boolean).join(", "));
   } else if (ended.length) {
-    const lines = ready.map((job) => `${nameOf(job)} is ready to download`);
+    const lines = ready.map((job) => `${job.display.name} is ready to download`);
     announce(
-      [...lines, ...failed.map((job) => `${nameOf(job)} failed. ${inWords(job.error_code).what}`)].join(". "),
+      [...lines, ...failed.map(({ display }) => `${display.name} failed. ${display.help.what}`)].join(". "),
     );
   }
 }
 
 // -- the server --
 
-class Away extends Error {}
-
-async function ask(path, options = {}) {
-  let response;
-  try {
-    response = await fetch(path, { cache: "no-store", ...options });
-  } catch {
-    throw new Away();
-  }
-  if (response.status >= 500) throw new Away();
-  clock.heard(response);
-  return response;
-}
-
-/** An answer that breaks off is none. */
-async function read(response) {
-  try {
-    return await response.json();
-  } catch {
-    throw new Away();
-  }
-}
-
-async function askForJobs() {
-  const limit = Math.min(Math.max(PAGE, jobRows().length), MOST);
+async function requestJobs() {
+  const limit = Math.min(Math.max(PAGE_JOBS, jobRows().length), MAX_LIMIT);
   const query = new URLSearchParams(filter ? { limit, status: filter } : { limit });
-  const response = await ask(`/api/jobs?${query}`, { headers: etag ? { "If-None-Match": etag } : {} });
-  return response.status === 304 ? null : { ...(await read(response)), etag: response.headers.get("ETag") };
+  const response = await request(`/api/jobs?${query}`, { headers: etag ? { "If-None-Match": etag } : {} });
+  return response.status === 304 ? null : { ...(await readJson(response)), etag: response.headers.get("ETag") };
 }
 
-/** Rows that the answer does not reach to: older ones, and those that have left the filter. */
-async function askForOthers(answered) {
+/** Updates rows that the answer does not contain: older jobs, and jobs that no longer match the filter. */
+async function requestOthers(answered) {
   const known = new Set(answered.map((job) => job.id));
-  const others = jobRows().filter((row) => row.job && isActive(row.job) && !known.has(row.job.id));
-  for (const row of others.slice(0, ONE_BY_ONE)) {
-    const response = await ask(`/api/jobs/${row.job.id}`);
+  const others = jobRows().filter((row) => row.job?.display.is_active && !known.has(row.job.id));
+  for (const row of others.slice(0, MAX_SINGLE_REQUESTS)) {
+    const response = await request(`/api/jobs/${row.job.id}`);
     if (response.ok) {
-      const job = await read(response);
-      if (!isActive(job)) tell([job]);
-      fillJob(row, job, held);
+      const job = await readJson(response);
+      if (!job.display.is_active) announceEnded([job]);
+      fillJob(row, job);
     }
   }
 }
 
 let answered = [];
 
-async function look() {
+async function poll() {
   try {
-    const [answer, status] = await Promise.all([askForJobs(), ask("/api/status").then(read)]);
+    const [answer, status] = await Promise.all([requestJobs(), request("/api/status").then(readJson)]);
     const changed = answer !== null || held !== isHeld(status);
     held = isHeld(status);
     if (answer) {
-      etag = answer.etag; // only now: an answer that was not drawn must not be taken for seen
+      etag = answer.etag; // A 304 from now on refers to `answered`, which is drawn again then.
       answered = answer.jobs;
       active = answer.active;
-      if (jobRows().length <= PAGE) next = answer.next;
+      if (jobRows().length <= PAGE_JOBS) next = answer.next;
     }
     drawJobs(answered);
-    await askForOthers(answered);
+    await requestOthers(answered);
     show(document.getElementById("away"), false);
     show(document.getElementById("busy"), held);
-    return { changed, goOn: active > 0 || held || jobRows().some((row) => row.job && isActive(row.job)) };
+    return { changed, pollAgain: active > 0 || held || jobRows().some((row) => row.job?.display.is_active) };
   } catch (error) {
-    if (!(error instanceof Away)) throw error;
+    if (!(error instanceof Unreachable)) throw error;
     show(document.getElementById("away"), true);
     etag = null;
-    return { changed: false, goOn: true };
+    return { changed: false, pollAgain: true };
   }
 }
 
@@ -147,7 +126,7 @@ function isHeld(status) {
   return status.breaker !== "closed";
 }
 
-const poller = new Poller(look);
+const poller = new Poller(poll);
 
 // -- uploads --
 
@@ -170,7 +149,7 @@ const uploads = new Uploads(Number(form.dataset.maxBytes), {
     const row = known ?? upload.row;
     row.upload = undefined;
     row.dataset.key = job.id;
-    fillJob(row, job, held);
+    fillJob(row, job);
     row.classList.remove("fresh");
     requestAnimationFrame(() => row.classList.add("fresh"));
     announce(known ? `${upload.file.name} is in the list already` : `${upload.file.name} is uploaded`);
@@ -200,28 +179,7 @@ form.addEventListener("submit", (event) => {
   field.value = "";
 });
 
-// the whole page takes files: missing the zone would open the PDF and close the list
-let over = 0;
-const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-
-addEventListener("dragenter", (event) => {
-  if (!hasFiles(event)) return;
-  over += 1;
-  document.body.classList.add("dragging");
-});
-addEventListener("dragleave", (event) => {
-  if (!hasFiles(event)) return;
-  over -= 1;
-  if (over <= 0) document.body.classList.remove("dragging");
-});
-addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
-addEventListener("drop", (event) => {
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  over = 0;
-  document.body.classList.remove("dragging");
-  send(event.dataTransfer.files);
-});
+acceptDroppedFiles(send);
 
 addEventListener("beforeunload", (event) => {
   if (uploads.count) event.preventDefault();
@@ -236,18 +194,18 @@ list.addEventListener("submit", async (event) => {
   if (button.getAttribute("aria-disabled") === "true") return;
   button.setAttribute("aria-disabled", "true");
   try {
-    const response = await ask(`/api/jobs/${row.dataset.key}/retry`, { method: "POST" });
-    const answer = await read(response);
+    const response = await request(`/api/jobs/${row.dataset.key}/retry`, { method: "POST" });
+    const answer = await readJson(response);
     if (response.ok) {
-      fillJob(row, answer, held);
-      announce(`${nameOf(answer)} waits in line again`);
+      fillJob(row, answer);
+      announce(`${answer.display.name} waits in line again`);
     } else {
       announce(answer.error.message);
     }
     etag = null;
     poller.soon();
   } catch (error) {
-    if (!(error instanceof Away)) throw error;
+    if (!(error instanceof Unreachable)) throw error;
     show(document.getElementById("away"), true);
     poller.soon();
   } finally {
@@ -256,7 +214,7 @@ list.addEventListener("submit", async (event) => {
 });
 
 list.addEventListener("click", (event) => {
-  if (!event.target.closest(".drop-it")) return;
+  if (!event.target.closest(".dismiss")) return;
   const row = event.target.closest(".job");
   const neighbour = row.nextElementSibling ?? row.previousElementSibling;
   uploads.cancel(row.upload);
@@ -267,28 +225,30 @@ list.addEventListener("click", (event) => {
 
 document.querySelector("#more a").addEventListener("click", async (event) => {
   event.preventDefault();
-  const query = new URLSearchParams({ limit: PAGE, before: next, ...(filter && { status: filter }) });
+  const query = new URLSearchParams({ limit: PAGE_JOBS, before: next, ...(filter && { status: filter }) });
   try {
-    const answer = await read(await ask(`/api/jobs?${query}`));
+    const answer = await readJson(await request(`/api/jobs?${query}`));
     const first = answer.jobs[0];
     for (const job of answer.jobs) {
       const row = list.querySelector(`[data-key="${job.id}"]`) ?? list.appendChild(makeRow());
       row.dataset.key = job.id;
-      fillJob(row, job, held);
+      fillJob(row, job);
     }
     next = answer.next;
     drawFrame();
     announce(`${counted(answer.jobs.length, "older file")} shown`);
     if (first) list.querySelector(`[data-key="${first.id}"]`).focus();
   } catch (error) {
-    if (!(error instanceof Away)) throw error;
+    if (!(error instanceof Unreachable)) throw error;
     show(document.getElementById("away"), true);
     poller.soon();
   }
 });
 
 setInterval(() => {
-  if (!document.hidden) for (const row of jobRows()) refresh(row, held);
+  if (document.hidden) return;
+  const due = jobRows().filter(tick);
+  if (due.length) poller.soon(); // Only the server knows the next state.
 }, 1000);
 
 poller.soon();

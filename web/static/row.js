@@ -1,67 +1,44 @@
-// One line of the list: what a job, or an upload on its way, looks like.
+// One line of the list: what a job, or an upload on its way, views like.
 
 import { put, set, show } from "./dom.js";
-import { age, clock, counted, size, span } from "./words.js";
+import { age, clock, size, span } from "./formatting.js";
 
-const { states, errors, send_again: sendAgain, no_name: noName } = JSON.parse(document.getElementById("wording").textContent);
+const { states, errors } = JSON.parse(document.getElementById("wording").textContent);
 const template = document.getElementById("row").content.firstElementChild;
 
-export const isActive = (job) => job.status !== "complete" && job.status !== "failed";
-const wasRefused = (job) => job.error_code === "NOT_PDF" || job.error_code === "TOO_LARGE";
-export const nameOf = (job) => job.original_filename || noName;
+/** What happened and what to do, for a file that was refused before the server had a job for it. */
 export const inWords = (code) => errors[code] ?? errors.UNKNOWN;
 
 export function makeRow() {
   return template.cloneNode(true);
 }
 
-function stateOf(job, held) {
-  if (job.status === "queued" && held) return "held";
-  if (job.status === "queued" && job.retry_after && Date.parse(job.retry_after) > clock.now()) return "retrying";
-  if (job.status === "processing" && job.progress) return job.progress.step;
-  if (job.status === "complete" && !job.can_download) return "expired";
-  return job.status;
+/** The detail, with the time until the state ends by itself in front of it where that is known. */
+function timed({ until, detail }) {
+  return until ? `in ${span((Date.parse(until) - clock.now()) / 1000)}, ${detail}` : detail;
 }
 
-function detailOf(job, state) {
-  if (state === "complete" && job.started_at && job.completed_at) {
-    return `took ${span((Date.parse(job.completed_at) - Date.parse(job.started_at)) / 1000)}`;
-  }
-  if (state === "retrying") {
-    return `in ${span((Date.parse(job.retry_after) - clock.now()) / 1000)}, attempt ${job.attempt_count + 1}`;
-  }
-  if (state === "failed") return wasRefused(job) ? "not accepted" : `after ${counted(job.attempt_count, "attempt")}`;
-  return states[state].detail;
-}
-
-function helpFor(job) {
-  if (job.status === "complete" && !job.can_download) return { ...errors.EXPIRED, detail: "" };
-  if (job.status !== "failed") return null;
-  const { what, advice } = inWords(job.error_code);
-  const detail = `${job.error_code}: ${job.error_message ?? "–"}`;
-  return { what, advice: job.can_retry || wasRefused(job) ? advice : sendAgain, detail };
-}
-
-/** `look`: name, bytes, state (a key of the table of states), detail, percent, help. */
-function draw(row, look) {
-  const { tone, icon, word } = states[look.state];
+/** `view`: name, bytes, state (a key of the table of states), word, detail, percent, help. */
+function draw(row, view) {
+  const { tone, icon } = states[view.state];
+  const { word } = view;
   const busy = tone === "busy";
   set(row, "data-tone", tone);
   set(row.querySelector(".mark use"), "href", `#i-${icon}`);
   row.querySelector(".mark .icon").classList.toggle("turns", icon === "spin");
-  put(row.querySelector(".file bdi"), look.name);
-  set(row.querySelector(".file"), "title", look.name);
-  put(row.querySelector(".size"), size(look.bytes));
-  put(row.querySelector(".word"), busy && look.percent !== null ? `${word} ${look.percent} %` : word);
-  put(row.querySelector(".how"), look.detail);
+  put(row.querySelector(".file bdi"), view.name);
+  set(row.querySelector(".file"), "title", view.name);
+  put(row.querySelector(".size"), size(view.bytes));
+  put(row.querySelector(".word"), busy && view.percent !== null ? `${word} ${view.percent} %` : word);
+  put(row.querySelector(".how"), view.detail);
   show(row.querySelector(".how"), !busy);
-  drawBar(row.querySelector("progress"), busy, look);
-  drawHelp(row.querySelector(".help"), look.help);
+  drawBar(row.querySelector("progress"), busy, view);
+  drawHelp(row.querySelector(".help"), view.help);
 }
 
-function drawBar(bar, busy, look) {
-  set(bar, "aria-label", `Progress of ${look.name}`);
-  set(bar, "value", look.percent);
+function drawBar(bar, busy, view) {
+  set(bar, "aria-label", `Progress of ${view.name}`);
+  set(bar, "value", view.percent);
   show(bar, busy);
 }
 
@@ -73,24 +50,29 @@ function drawHelp(part, help) {
   put(part.querySelector(".detail"), help.detail);
 }
 
-export function fillJob(row, job, held) {
-  const state = stateOf(job, held);
-  const name = nameOf(job);
+/** Draws what the server has computed. */
+export function fillJob(row, job) {
+  const { state, word, help, name } = job.display;
   row.job = job;
   set(row, "data-status", job.status);
   draw(row, {
     name,
     state,
+    word,
+    help,
     bytes: job.bytes,
-    detail: detailOf(job, state),
-    help: helpFor(job),
+    detail: timed(job.display),
     percent: job.progress ? job.progress.percent : null,
   });
-  const time = row.querySelector(".age");
-  set(time, "datetime", job.created_at);
-  put(time, age(job.created_at, clock.now()));
+  drawAge(row);
   show(row.querySelector(".aged"), true);
   drawActions(row, job, name);
+}
+
+function drawAge(row) {
+  const time = row.querySelector(".age");
+  set(time, "datetime", row.job.created_at);
+  put(time, age(row.job.created_at, clock.now()));
 }
 
 function drawActions(row, job, name) {
@@ -102,8 +84,8 @@ function drawActions(row, job, name) {
   put(again.querySelector(".unseen"), `: ${name}`);
   show(download, Boolean(job.can_download));
   show(again, Boolean(job.can_retry));
-  show(row.querySelector(".drop-it"), false);
-  // a button that goes away must not take the reader's place with it
+  show(row.querySelector(".dismiss"), false);
+  // A button that disappears must not take the keyboard focus with it.
   if (row.contains(document.activeElement) && document.activeElement.closest("[hidden]")) row.focus();
 }
 
@@ -114,6 +96,7 @@ export function fillUpload(row, upload) {
     name,
     bytes,
     state: upload.state,
+    word: states[upload.state].word,
     percent: upload.percent,
     detail: upload.detail ?? states[upload.state].detail,
     help: upload.help ?? null,
@@ -121,13 +104,20 @@ export function fillUpload(row, upload) {
   show(row.querySelector(".aged"), false);
   show(row.querySelector(".download"), false);
   show(row.querySelector(".again"), false);
-  const dropIt = row.querySelector(".drop-it");
-  show(dropIt, true);
-  put(dropIt.querySelector(".verb"), upload.state === "refused" ? "Dismiss" : "Cancel");
-  put(dropIt.querySelector(".unseen"), `: ${name}`);
+  const dismiss = row.querySelector(".dismiss");
+  show(dismiss, true);
+  put(dismiss.querySelector(".verb"), upload.state === "refused" ? "Dismiss" : "Cancel");
+  put(dismiss.querySelector(".unseen"), `: ${name}`);
 }
 
-/** Between two looks at the server: ages move on, and a retry that is due is not said to wait any longer. */
-export function refresh(row, held) {
-  if (row.job) fillJob(row, row.job, held);
+/** Between two polls: ages and the time until a retry move on. True, once, when that time has come: the page polls. */
+export function tick(row) {
+  if (!row.job) return false;
+  drawAge(row);
+  const { until } = row.job.display;
+  if (!until) return false;
+  put(row.querySelector(".how"), timed(row.job.display));
+  if (Date.parse(until) > clock.now() || row.polledFor === until) return false;
+  row.polledFor = until;
+  return true;
 }

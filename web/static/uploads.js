@@ -1,10 +1,10 @@
-// Files on their way to the server: a few at a time, each with its progress, and sent again by itself when the way is cut.
+// Uploads files: a few at a time, with progress, and again after a network error.
 
-const AT_ONCE = 3;
-const HEAD = 1024; // bytes within which a PDF says that it is one
-const FIRST_PAUSE = 2000;
-const LONGEST_PAUSE = 30000;
-const FULL_PAUSE = 5000;
+const MAX_PARALLEL = 3;
+const MARK_BYTES = 1024; // The mark %PDF- is within the first bytes of a file.
+const FIRST_PAUSE_MS = 2000;
+const MAX_PAUSE_MS = 30000;
+const FULL_PAUSE_MS = 5000;
 
 export class Uploads {
   #waiting = [];
@@ -23,10 +23,10 @@ export class Uploads {
   }
 
   async add(file, mapping) {
-    const upload = { file, mapping, state: "unsent", percent: null, pause: FIRST_PAUSE };
+    const upload = { file, mapping, state: "unsent", percent: null, pause: FIRST_PAUSE_MS };
     this.#on.changed(upload);
-    const code = await this.#refusal(file);
-    if (upload.state !== "unsent") return; // cancelled meanwhile
+    const code = await this.#findProblem(file);
+    if (upload.state !== "unsent") return; // The visitor has cancelled it.
     if (code) {
       upload.state = "refused";
       this.#on.refused(upload, code, "");
@@ -43,19 +43,19 @@ export class Uploads {
     upload.request?.abort();
   }
 
-  /** What the server would refuse is not even sent. */
-  async #refusal(file) {
+  /** The code with which the server would refuse the file, which is then not sent; or null. */
+  async #findProblem(file) {
     if (file.size > this.#maxBytes) return "TOO_LARGE";
     try {
-      const head = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
-      return String.fromCharCode(...head).includes("%PDF-") ? null : "NOT_PDF";
+      const beginning = new Uint8Array(await file.slice(0, MARK_BYTES).arrayBuffer());
+      return String.fromCharCode(...beginning).includes("%PDF-") ? null : "NOT_PDF";
     } catch {
-      return "NOT_PDF"; // a folder, or a file that is gone
+      return "NOT_PDF"; // A folder, or a file that has been removed.
     }
   }
 
   #next() {
-    while (this.#sending < AT_ONCE && this.#waiting.length) this.#send(this.#waiting.shift());
+    while (this.#sending < MAX_PARALLEL && this.#waiting.length) this.#send(this.#waiting.shift());
   }
 
   #send(upload) {
@@ -85,10 +85,10 @@ export class Uploads {
     if (status === 200 || status === 201) {
       this.#on.arrived(upload, response);
     } else if (status === 429) {
-      this.#stall(upload, FULL_PAUSE, "many of yours are under way");
+      this.#stall(upload, FULL_PAUSE_MS, "many of yours are under way");
     } else if (status === 0 || status >= 500) {
       this.#stall(upload, upload.pause);
-      upload.pause = Math.min(upload.pause * 2, LONGEST_PAUSE);
+      upload.pause = Math.min(upload.pause * 2, MAX_PAUSE_MS);
     } else {
       upload.state = "refused";
       this.#on.refused(upload, response?.error?.code ?? "UNKNOWN", response?.error?.message ?? `HTTP ${status}`);

@@ -1,0 +1,149 @@
+"""Many claimers: jobs a second and PostgreSQL's CPU per job with 16, 64, 200 and 400 connections.
+
+    python -m bench.claimers        # BENCH_CLAIMERS=16,64,200,400 BENCH_CLAIMERS_SECONDS=8 BENCH_ROUNDS=5
+
+Each connection is a process, as a worker is. It completes its job and claims the next one through the code of the
+worker: in one commit, or the completion in one and the claim in another. There is no gateway and no file, so that
+nothing but the database is measured. The server has its defaults except for `max_connections`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from statistics import median
+
+from convertq.queue.breaker import Breaker
+from convertq.queue.claim import ClaimCursor, NextClaim
+from convertq.queue.completion import FinishedJob
+from convertq.queue.config import Config
+from convertq.queue.database.database import Database
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Completed
+
+from bench.big_table import SERVER, Rows, big_table
+from bench.postgres import DurablePostgres
+from bench.processes import cpu_seconds
+from bench.report import Row, at_least, at_most, table
+
+CONNECTIONS = [int(number) for number in os.environ.get("BENCH_CLAIMERS", "16,64,200,400").split(",")]
+SECONDS = float(os.environ.get("BENCH_CLAIMERS_SECONDS", "8"))
+ROUNDS = max(1, int(os.environ.get("BENCH_ROUNDS", "5")) // 2)
+QUEUED = int(4000 * SECONDS)  # more than any machine here claims in that time
+WARM_UP = 12  # jobs of each connection before the clock: its caches are filled, and its plans are the generic ones
+READY_WITHIN_SECONDS = 120.0
+FEW, MANY = 16, 200  # the connections that the targets compare
+COMMITS = {"one commit": True, "two commits": False}
+
+
+@dataclass(frozen=True)
+class Measured:
+    rate: float
+    milliseconds: float  # PostgreSQL's CPU per job
+
+
+Figures = dict[tuple[str, int], list[Measured]]
+
+
+def claim(config: Config, slot: int, in_one_commit: bool, control: Connection) -> None:
+    """Reports when it is warm, begins when it receives the end of the time, and sends the number of its jobs."""
+    database = Database.open(config.database, "bench", claims=True)
+    queue, cursor, holder = JobQueue(database, config), ClaimCursor(database, config), f"{SERVER}/{slot}"
+    breaker, next_claim = Breaker(config, Log(config, SERVER, holder)), NextClaim(cursor, SERVER, holder)
+    job = cursor.claim_job(SERVER, holder).job
+
+    def complete_and_claim(job: ClaimedJob) -> ClaimedJob | None:
+        finished = FinishedJob(job, Completed("bench"))
+        with queue.completing(finished, breaker, next_claim if in_one_commit else None) as completion:
+            assert completion.is_leased
+        return (completion.claim or cursor.claim_job(SERVER, holder)).job
+
+    for _ in range(WARM_UP):
+        assert job
+        job = complete_and_claim(job)
+    control.send(True)
+    end, done = control.recv(), 0
+    while job and time.monotonic() < end:
+        job = complete_and_claim(job)
+        done += 1
+    control.send(done)
+
+
+def measure(postgres: DurablePostgres, connections: int, in_one_commit: bool) -> Measured:
+    fork = multiprocessing.get_context("fork")
+    with big_table(postgres, "claimers", Rows(queued=QUEUED + connections * (WARM_UP + 1))) as config:
+        pipes = [fork.Pipe() for _ in range(connections)]
+        processes = [
+            fork.Process(target=claim, args=(config, slot, in_one_commit, theirs), daemon=True)
+            for slot, (_, theirs) in enumerate(pipes)
+        ]
+        for process in processes:
+            process.start()
+        for ours, _ in pipes:
+            assert ours.poll(READY_WITHIN_SECONDS), "a claimer is not ready"
+            ours.recv()
+        assert postgres.pid
+        before, began = cpu_seconds(postgres.pid), time.monotonic()
+        for ours, _ in pipes:
+            ours.send(began + SECONDS)
+        jobs = sum(ours.recv() for ours, _ in pipes)
+        spent, seconds = cpu_seconds(postgres.pid) - before, time.monotonic() - began
+        for process in processes:
+            process.join()
+    return Measured(jobs / seconds, 1000 * spent / jobs)
+
+
+def measure_all(postgres: DurablePostgres) -> Figures:
+    figures: Figures = {}
+    for number in range(1, ROUNDS + 1):
+        for connections in CONNECTIONS:
+            for name, in_one_commit in COMMITS.items():
+                found = measure(postgres, connections, in_one_commit)
+                figures.setdefault((name, connections), []).append(found)
+                print(f"round {number}: {connections} connections, {name}: {found.rate:.0f} jobs/s", flush=True)
+    return figures
+
+
+def figures_table(figures: Figures) -> str:
+    lines = ["| connections | commits | jobs/s | least–most | PostgreSQL, CPU ms a job |", "|---:|---|---:|---:|---:|"]
+    for (name, connections), rounds in figures.items():
+        rates = [one.rate for one in rounds]
+        spread = f"{min(rates):.0f}–{max(rates):.0f}"
+        cpu = median(one.milliseconds for one in rounds)
+        lines.append(f"| {connections} | {name} | {median(rates):.0f} | {spread} | {cpu:.2f} |")
+    return "\n".join(lines)
+
+
+def rows(figures: Figures) -> list[Row]:
+    """For both ways to commit; none when other numbers of connections were asked for."""
+    found = []
+    for name in COMMITS:
+        rates = {of: median(one.rate for one in rounds) for (way, of), rounds in figures.items() if way == name}
+        cpus = {of: median(one.milliseconds for one in rounds) for (way, of), rounds in figures.items() if way == name}
+        if not {FEW, MANY} <= rates.keys():
+            continue
+        best, many = max(rates.values()), rates[MANY]
+        rate_note, cpu_note = f"{many:.0f} and {best:.0f} jobs/s", f"{cpus[MANY]:.2f} and {cpus[FEW]:.2f} ms"
+        cpu_ratio = cpus[MANY] / cpus[FEW]
+        found += [
+            at_least(f"{MANY} claimers, {name}: jobs/s against the best", 0.8, many / best, "×", rate_note),
+            at_most(f"{MANY} claimers, {name}: PostgreSQL's CPU against {FEW}", 1.5, cpu_ratio, "×", cpu_note),
+        ]
+    return found
+
+
+def scene() -> str:
+    """A server of its own: one with the default number of connections has too few."""
+    with DurablePostgres({"max_connections": str(max(CONNECTIONS) + 20)}) as postgres:
+        figures = measure_all(postgres)
+    targets = rows(figures)
+    return figures_table(figures) + (f"\n\n{table(targets)}" if targets else "")
+
+
+if __name__ == "__main__":
+    print(scene())

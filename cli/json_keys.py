@@ -1,0 +1,118 @@
+"""The keys of every `--json` answer: docs/commands.md is generated from this table (`make docs`), and a test compares
+it with what the commands print. Keys stay; new ones may be added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Keys = tuple[str, ...]
+
+JOBS: Keys = (
+    "id", "status", "owner_session_id", "original_filename", "bytes", "mapping", "priority", "attempt_count",
+    "error_code", "error_message", "dead_letter", "retry_after", "leased_by", "created_at", "queued_at", "started_at",
+    "completed_at", "failed_at", "updated_at", "now",
+)  # fmt: skip
+SERVER_JOBS: Keys = ("slot", "job_id", "attempt", "bytes", "seconds", "lease_seconds", "step", "percent")
+BREAKER: Keys = (
+    "state", "by_hand", "opened_at", "open_seconds", "open_seconds_total", "next_probe_seconds", "probe_by",
+    "trial_job", "calls", "failures", "window", "threshold",
+)  # fmt: skip
+FAILURES: Keys = ("at", "job_id", "error_code", "error_message", "gateway_status")
+OUTCOME: Keys = ("status", "error_code", "error_message")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One JSON document, or with `lines` one object a line."""
+
+    command: str
+    keys: Keys
+    lines: bool = False
+    inside: dict[str, Keys] | None = None  # the keys of a nested object, or of the objects in a list
+    remark: str = ""
+
+
+DOCUMENTS = (
+    Document("submit", ("file", "id", "outcome", "code", "message"), lines=True),
+    Document(
+        "submit --wait", ("file", "id", "outcome", "code", "message", *OUTCOME), lines=True,
+        remark="a refused file has the keys of `submit`",
+    ),
+    Document("wait", ("id", *OUTCOME), lines=True),
+    Document("list", JOBS, lines=True),
+    Document(
+        "show", ("now", "progress", "waits_for", "explanation", "events"), remark="and every column of `jobs`",
+        inside={"events": ("event_type", "at", "meta")},
+    ),
+    Document(
+        "stats",
+        (
+            "jobs", "oldest_queued_seconds", "completed_per_minute", "completed_60m", "failed_60m", "success_rate",
+            "gateway_seconds", "errors_24h", "totals", "breaker", "servers",
+        ),
+        remark="`jobs` has a key for each status, `errors_24h` one for each code",
+        inside={
+            "completed_per_minute": ("1m", "5m", "60m"),
+            "gateway_seconds": ("calls", "p50", "p95", "p99"),
+            "totals": ("created", "completed", "failed", "retries"),
+            "breaker": BREAKER,
+            "servers": ("active", "draining", "stopped", "dead", "workers"),
+        },
+    ),
+    Document("breaker", (*BREAKER, "last_failures"), inside={"last_failures": FAILURES}),
+    Document("breaker open", (*BREAKER, "last_failures", "changed"), remark="also after `close`"),
+    Document(
+        "servers",
+        (
+            "id", "hostname", "pid", "version", "environment", "concurrency", "status", "started_at",
+            "last_heartbeat_at", "stopped_at", "up_seconds", "heartbeat_seconds", "jobs",
+        ),
+        lines=True,
+        inside={"jobs": SERVER_JOBS},
+    ),
+    Document("servers --prune", ("pruned", "kept")),
+    Document(
+        "top --once",
+        (
+            "now", "jobs", "oldest_queued_seconds", "completed_10s", "completed_60s", "failed_60s",
+            "completed_per_second", "breaker", "servers", "errors",
+        ),
+        inside={
+            "errors": (
+                "id", "state", "attempts", "dead_letter", "retry_after", "owner_session_id", "original_filename",
+                "error_code", "error_message", "at",
+            ),
+        },
+    ),
+    Document("doctor", ("check", "state", "what", "remedy", "fixed"), lines=True),
+    Document("config", ("variable", "value", "source", "problem"), lines=True),
+    Document("retry ID", ("id", "queued", "reason"), lines=True),
+    Document("retry --failed", ("queued", "skipped"), remark="also with `--code`, `--dead`, `--owner`"),
+    Document("reclaim", ("reclaimed", "given_up")),
+    Document("forget ID", ("id", "forgotten", "reason"), lines=True),
+    Document("forget --owner", ("dry_run", "forgotten", "kept")),
+    Document(
+        "cleanup", ("dry_run", "sources", "results", "events", "orphans", "temp_files", "jobs", "bytes", "failed"),
+    ),
+    Document(
+        "cleanup --dry-run", ("kind", "name", "job_id", "since", "bytes"), lines=True,
+        remark="then the line of `cleanup`",
+    ),
+    Document("migrate", ("applied",)),
+    Document("migrate --status", ("version", "name", "state", "applied_at", "supports_code_from"), lines=True),
+)  # fmt: skip
+
+#: Keys whose names do not say everything.
+MEANINGS = {
+    "submit, `outcome`": "`created`, `joined`, `requeued` or `refused`",
+    "stats, `oldest_queued_seconds`": "null: nothing is queued",
+    "stats, `success_rate`": "completed jobs divided by those that ended within 60 minutes; null: none ended",
+    "stats, `gateway_seconds`": "of at most the last 1000 calls",
+    "stats, `errors_24h`": "jobs that failed, by code",
+    "stats, `totals`": "since the tables were created",
+    "stats, `servers`": "by status; `workers` is the sum of `concurrency` of active servers",
+    "breaker, `state`": "`closed`, `open` or `half_open`",
+    "breaker, `open_seconds`": "of the current opening; `open_seconds_total` is of all",
+    "breaker, `calls`, `failures`": "of the last `window` gateway calls",
+    "servers, `status`": "`active`, `draining`, `stopped`, `dead`; `unregistered` has a lease and no row",
+}

@@ -1,0 +1,1 @@
+"""`convertq top`: the live terminal dashboard."""

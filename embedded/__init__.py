@@ -1,0 +1,1 @@
+"""An embedded PostgreSQL, and the demo that runs on it."""

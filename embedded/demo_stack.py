@@ -1,0 +1,125 @@
+"""The demo's stack: an embedded PostgreSQL, the reference gateway and a worker pool, up together and gone together."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files as resource_files
+from pathlib import Path
+
+import click
+from convertq.embedded.postgres import FAST, EmbeddedPostgres
+from convertq.queue.config import Config, read_config
+from convertq.queue.database.connection import connect
+from convertq.queue.database.migrations import migrate
+from convertq.queue.settings import SETTINGS
+
+PR_SET_PDEATHSIG = 1
+STOP_TIMEOUT_SECONDS = 1.0  # for each process; then it is killed
+#: shown being retried: the gateway answers its first request with 502
+RETRIED = "oficina.pdf"
+
+_libc = ctypes.CDLL(None)
+
+
+def samples() -> list[Path]:
+    folder = Path(str(resource_files("convertq.gateway") / "samples"))
+    return sorted(folder.glob("*.pdf"))
+
+
+class Stack:
+    """Everything below one directory; the result files stay there when the rest is gone."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="convertq-demo-"))
+        self.environment: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[Config]:
+        with contextlib.ExitStack() as running:
+            database = running.enter_context(EmbeddedPostgres(settings={**FAST, "autovacuum": "on"}))
+            gateway_url = running.enter_context(self._gateway())
+            self.environment = self._environment(database.url(), gateway_url)
+            config = read_config(self.environment, needs_gateway=True)
+            with connect(config.database, "convertq:demo") as connection:
+                migrate(connection, config.database.schema)
+            running.enter_context(self._process("worker", "run", log="worker.log"))
+            yield config
+
+    def _environment(self, database_url: str, gateway_url: str) -> dict[str, str]:
+        """Nothing of the caller's own settings: the demo must not touch a real queue."""
+        chosen = {
+            "DATABASE_URL": database_url,
+            "GATEWAY_URL": gateway_url,
+            "UPLOADS_DIR": str(self.home / "uploads"),
+            "RESULTS_DIR": str(self.home / "results"),
+            "WORKER_ENVIRONMENT": "demo",
+            "WORKER_SHUTDOWN_GRACE_SEC": "1",
+            "RETRY_BASE_DELAY_MS": "1500",
+            "RETRY_JITTER_MAX_MS": "500",
+            "RESULTS_MIN_FREE_MB": "1",
+            "LOG_FORMAT": "json",
+            "ADMIN_TOKEN": secrets.token_hex(16),
+        }
+        ours = {setting.variable for setting in SETTINGS}
+        return {name: value for name, value in os.environ.items() if name not in ours} | chosen
+
+    @contextlib.contextmanager
+    def _gateway(self) -> Iterator[str]:
+        retried = next(path for path in samples() if path.name == RETRIED)
+        digest = hashlib.sha256(retried.read_bytes()).hexdigest()
+        faults = ("--fault", f"fail:502@first=1@sha256={digest}", "--fault", "delay:0.4")
+        with self._process("gateway", "run", "--port", "0", *faults, log="gateway.log") as process:
+            yield self._address(process, "the reference gateway", "gateway.log")
+
+    @contextlib.contextmanager
+    def web(self) -> Iterator[str]:
+        """The pages and the API, while the rest is up; gives their address."""
+        web = ("web", "run", "--port", "0", "--processes", "1")
+        with self._process(*web, log="web.log", stop=signal.SIGQUIT) as process:  # without its grace for visitors
+            yield self._address(process, "the web server", "web.log")
+
+    def _address(self, process: subprocess.Popen[bytes], name: str, log: str) -> str:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
+        if not line.startswith("listening on "):
+            raise click.ClickException(f"{name} did not start: see {self.home / log}")
+        return line.removeprefix("listening on ")
+
+    @contextlib.contextmanager
+    def _process(
+        self, *arguments: str, log: str, stop: signal.Signals = signal.SIGTERM
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        with open(self.home / log, "wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "convertq.cli.main", *arguments],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, env=self.environment or None,
+                start_new_session=True,  # Ctrl-C is the demo's; it stops them in order
+                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
+            )  # fmt: skip
+        try:
+            yield process
+        finally:
+            _end(process, stop)
+
+
+def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
+    process.send_signal(stop)
+    try:
+        process.wait(STOP_TIMEOUT_SECONDS + 1)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # the second signal: requeue at once
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_SECONDS)
+    process.kill()
+    process.wait()
+    if process.stdout:
+        process.stdout.close()

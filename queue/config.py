@@ -1,0 +1,114 @@
+"""The configuration: read once from the environment, whole, into one frozen object, or refused whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from convertq.queue.database.url import DatabaseUrl
+from convertq.queue.masked_url import masked
+from convertq.queue.setting import Setting
+from convertq.queue.settings import SETTINGS
+
+EX_CONFIG = 78
+#: A worker that exceeds its deadline, such as the gateway timeout, by this time is killed and its job requeued.
+STUCK_AFTER_SECONDS = 30.0
+
+
+class ConfigError(Exception):
+    """Every problem, one a line, each with its variable, its value and what is allowed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Config:
+    database: DatabaseUrl
+    gateway_url: str = field(repr=False)  # may hold credentials; empty where the command needs no gateway
+    uploads_dir: Path
+    results_dir: Path
+    worker_concurrency: int
+    worker_lease_ttl_sec: int
+    worker_lease_extend_sec: int
+    worker_heartbeat_sec: int
+    worker_heartbeat_timeout_sec: int
+    worker_poll_interval_ms: int
+    worker_shutdown_grace_sec: int
+    worker_max_jobs: int
+    worker_environment: str
+    gateway_timeout_ms: int
+    gateway_health_path: str
+    retry_max_attempts: int
+    retry_base_delay_ms: int
+    retry_jitter_max_ms: int
+    circuit_window: int
+    circuit_fail_threshold: float
+    circuit_cooldown_ms: int
+    mappings_allowed: tuple[str, ...]
+    max_upload_bytes: int
+    results_min_free_mb: int
+    retention_uploads_days: int
+    retention_results_days: int
+    retention_events_days: int
+    retention_jobs_days: int
+    log_level: str
+    log_format: str
+    log_file: Path | None
+    metrics_port: int | None
+    metrics_host: str
+    web_host: str
+    web_port: int
+    web_processes: int
+    session_max_active: int
+    admin_token: str | None = field(repr=False)  # None: there are no routes for operators
+
+    @property
+    def heartbeat_gap_sec(self) -> float:
+        """After a longer pause between two heartbeats of a server, the database counts as having been unreachable."""
+        return max(self.worker_heartbeat_timeout_sec / 2, self.worker_heartbeat_sec * 1.5)
+
+
+def read_config(environment: Mapping[str, str], *, needs_gateway: bool = False) -> Config:
+    """Raises ConfigError with every problem at once."""
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        text = environment.get(setting.variable) or setting.default
+        if text is None:
+            values[setting.attribute] = _unset(setting, needs_gateway, problems)
+            continue
+        try:
+            values[setting.attribute] = setting.read(text)
+        except ValueError as error:
+            shown = masked(text) if setting.secret else text
+            problems.append(f"{setting.variable} = {shown[:80]!r}: {error}")
+    _check_lease(values, problems)
+    if problems:
+        raise ConfigError(problems)
+    return Config(**values)
+
+
+def _unset(setting: Setting, needs_gateway: bool, problems: list[str]) -> Any:
+    match setting.variable:
+        case "DATABASE_URL":
+            problems.append("DATABASE_URL is not set: postgresql://user:password@host:port/database")
+        case "GATEWAY_URL":
+            if needs_gateway:
+                problems.append("GATEWAY_URL is not set: http://host:port of the conversion gateway")
+            return ""
+        case "LOG_FORMAT":
+            return "text" if sys.stderr.isatty() else "json"
+    return None
+
+
+def _check_lease(values: Mapping[str, Any], problems: list[str]) -> None:
+    ttl, extend = values.get("worker_lease_ttl_sec"), values.get("worker_lease_extend_sec")
+    if ttl and extend and extend * 3 >= ttl:
+        problems.append(
+            f"WORKER_LEASE_EXTEND_SEC = '{extend}': must be under a third of WORKER_LEASE_TTL_SEC = '{ttl}'"
+        )

@@ -1,0 +1,109 @@
+"""Runs statements by the name of their file in one schema, and checks that its tables fit this version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from convertq import sql
+from convertq.queue.database.connection import (
+    IDLE_IN_TRANSACTION_TIMEOUT_SECONDS,
+    LOCK_TIMEOUT_SECONDS,
+    BoundedConnection,
+    SessionLimits,
+    connect,
+)
+from convertq.queue.database.errors import SchemaError
+from convertq.queue.database.pipeline import BEGIN, COMMIT, Pipeline, Statement
+from convertq.queue.database.unreadable_row import UnreadableRow
+from convertq.queue.database.url import DatabaseUrl
+from psycopg.rows import DictRow
+
+
+class Database:
+    """One connection and its schema. It is not shared between processes or threads."""
+
+    def __init__(self, connection: BoundedConnection, schema: str) -> None:
+        self.connection = connection
+        self.schema = schema
+        self.pipeline = Pipeline(connection, schema)
+
+    @classmethod
+    def open(cls, url: DatabaseUrl, application_name: str, *, claims: bool = False) -> Database:
+        """Raises psycopg.Error when it is not reachable, SchemaError when its tables do not fit this version."""
+        database = cls(connect(url, application_name, claims=claims), url.schema)
+        try:
+            database.check_schema()
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def run(self, statement: str, /, **parameters: Any) -> list[DictRow]:
+        """Raises UnreadableRow when the statement was executed and a value in its answer cannot be loaded."""
+        cursor = self.connection.execute(sql.query(statement, self.schema), parameters)
+        try:
+            return cursor.fetchall() if cursor.description else []
+        except Exception as error:
+            raise UnreadableRow(error) from error
+
+    def one(self, statement: str, /, **parameters: Any) -> DictRow | None:
+        rows = self.run(statement, **parameters)
+        return rows[0] if rows else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self.connection.transaction():
+            if self.connection.is_pooled:  # elsewhere the session has these limits
+                milliseconds = (LOCK_TIMEOUT_SECONDS * 1000, IDLE_IN_TRANSACTION_TIMEOUT_SECONDS * 1000)
+                self.run("limit_transaction", lock_timeout=milliseconds[0], idle_timeout=milliseconds[1])
+            yield
+
+    @contextmanager
+    def pipelined_transaction(self, *statements: Statement) -> Iterator[list[list[DictRow]]]:
+        """The rows of each statement, in a transaction of two round trips: BEGIN goes with the statements.
+
+        It does not work behind a pooler, where a prepared statement may be missing on the next server connection.
+        """
+        try:
+            _, *rows = self.pipeline.run(BEGIN, *statements)
+            yield rows
+            self.pipeline.run(COMMIT)
+        except BaseException:
+            if not self.connection.closed:
+                self.connection.rollback()
+            raise
+
+    def check_schema(self) -> None:
+        """Older code works with a newer schema whose migrations all support it; newer code waits for its migrations.
+
+        The first statement of a session also shows whether the session has the limits that it was opened with.
+        """
+        wanted = sql.migrations()[-1].version
+        try:
+            [row] = self.run("get_schema_version")
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            row = {"version": 0}
+        found = row["version"]
+        if found < wanted:
+            what = "has no convertq tables" if found == 0 else f"is at version {found}, and {wanted} is needed"
+            raise SchemaError(f"the schema {self.schema} {what}: run `convertq migrate`")
+        if row["supports_code_from"] > wanted:
+            raise SchemaError(
+                f"the schema {self.schema} is at version {found}, and this convertq knows {wanted}: upgrade convertq"
+            )
+        self._detect_pooler(row)
+
+    def check_limits(self) -> None:
+        """Detects a pooler like check_schema, for commands that work without the tables."""
+        self._detect_pooler(self.run("get_session_limits")[0])
+
+    def _detect_pooler(self, row: DictRow) -> None:
+        """PgBouncer with `ignore_startup_parameters = options` accepts our options, and drops them."""
+        if SessionLimits(row["statement_timeout_ms"], row["lock_timeout_ms"]) != self.connection.limits:
+            self.connection.expect_pooler()
+
+    def close(self) -> None:
+        self.connection.close()

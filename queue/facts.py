@@ -1,0 +1,119 @@
+"""The facts from which a job's state is explained."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from convertq.queue.config import Config
+from convertq.queue.database.database import Database
+from convertq.queue.jobs import get_job, get_statuses, list_events
+from convertq.queue.status import JobStatus
+from convertq.queue.store.protocol import Store
+from psycopg.rows import DictRow
+
+Row = Mapping[str, Any]
+#: Jobs before this one that are counted: beyond it, the exact number is of no use to a reader.
+MOST_COUNTED_JOBS = 1000
+
+
+class LastError(NamedTuple):
+    """The error of the last attempt that failed. The job's row has it only once the job itself has failed."""
+
+    code: str | None
+    message: str | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """An operator's facts have every field; of an owner's job, those that the owner may not see keep their default."""
+
+    job: Row
+    queue: Row  # of get_queue_state, or of get_prospects, which has more
+    max_attempts: int
+    last_error: LastError | None = None
+    needed: Sequence[Row] = ()  # unfinished dependencies: id, status
+    must_wait: bool = False  # another job must be complete before this one may be started over
+    has_dependencies: bool = False
+    has_source: bool = True
+    result_is_recorded: bool = True
+    has_result: bool = True  # it can be read here
+    events: Sequence[Row] = ()
+    heartbeat_timeout_seconds: float = 40
+    gateway_timeout: timedelta = timedelta(minutes=3)
+    paused_here: str = ""  # why this host claims nothing
+
+    @property
+    def now(self) -> datetime:
+        """The time of the database's clock when the job was read."""
+        now: datetime = self.job["now"]
+        return now
+
+    @property
+    def has_workers(self) -> bool:
+        return bool(self.queue["active_servers"] > 0)
+
+
+def gather_facts(database: Database, config: Config, store: Store, job_id: UUID) -> Facts | None:
+    """Everything that an operator may know of the job; None when it does not exist."""
+    job = get_job(database, job_id)
+    if job is None:
+        return None
+    needed = list(get_statuses(database, job["waits_for"]).values())
+    events = list_events(database, job_id)
+    return Facts(
+        job=job,
+        queue=_get_prospects(database, config, job_id),
+        max_attempts=config.retry_max_attempts,
+        last_error=LastError(_last_in_meta(events, "error_code"), _last_in_meta(events, "error_message")),
+        needed=needed,
+        must_wait=bool(needed),
+        has_dependencies=_has_dependencies(database, job),
+        has_source=store.has_source(job_id),
+        result_is_recorded=job["result_path"] is not None,
+        has_result=store.has_result(job_id, job["result_path"]),
+        events=events,
+        heartbeat_timeout_seconds=config.worker_heartbeat_timeout_sec,
+        gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
+        paused_here=store.reason_to_pause(),
+    )
+
+
+def facts_for_owner(job: Row, queue: Row, config: Config, store: Store) -> Facts:
+    """`job` is a row of list_session_jobs or get_session_job, `queue` one of get_queue_state.
+
+    The store is checked only where the state depends on it: a page shows many jobs.
+    """
+    status, last, location = job["status"], job["last_error"], job["result_path"]
+    return Facts(
+        job=job,
+        queue=queue,
+        max_attempts=config.retry_max_attempts,
+        last_error=LastError(last["code"], last["message"]) if last else None,
+        must_wait=job["waits"],
+        has_source=bool(status == JobStatus.FAILED and job["has_source"] and store.has_source(job["id"])),
+        result_is_recorded=location is not None,
+        has_result=status == JobStatus.COMPLETE and store.has_result(job["id"], location),
+    )
+
+
+def _get_prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
+    return database.run(
+        "get_prospects",
+        id=job_id,
+        heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        hostname=socket.gethostname(),
+        at_most=MOST_COUNTED_JOBS,
+    )[0]
+
+
+def _has_dependencies(database: Database, job: Row) -> bool:
+    return bool(job["status"] == JobStatus.UPLOADED and database.run("has_dependencies", id=job["id"])[0]["found"])
+
+
+def _last_in_meta(events: Sequence[Row], name: str) -> str | None:
+    return next((str(event["meta"][name]) for event in reversed(events) if event["meta"].get(name)), None)

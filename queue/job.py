@@ -1,0 +1,38 @@
+"""A job as the worker that claimed it knows it, with its lease by that worker's own clock."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+
+@dataclass
+class ClaimedJob:
+    id: UUID
+    holder: str
+    attempt: int
+    mapping: str
+    pretty: bool
+    bytes: int
+    is_trial: bool  # the one job that a half-open breaker has let through
+    queued_ms: int  # how long it was claimable
+    run: int = 1  # counts how often the job was started over: a result is valid for its own run only
+    claimed_at: float = field(default_factory=time.monotonic)
+    lease_ends: float = 0.0  # by the monotonic clock: never later than the lease in the row
+
+    @cached_property
+    def name(self) -> str:
+        """Its id as it is written in paths, headers and log lines."""
+        return str(self.id)
+
+    @property
+    def fence(self) -> dict[str, Any]:
+        """The conditions of every write after the claim: it changes nothing once the lease is lost."""
+        return {"id": self.id, "holder": self.holder, "attempt": self.attempt}
+
+    @property
+    def duration_ms(self) -> int:
+        return int((time.monotonic() - self.claimed_at) * 1000)

@@ -1,0 +1,1 @@
+"""Log lines for journald, for a terminal and for a shared file."""

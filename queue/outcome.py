@@ -1,0 +1,52 @@
+"""The outcomes of an attempt: how it ended, as a value that is recorded in the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convertq.queue.errors import Failure
+from convertq.queue.store.protocol import PendingResult
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The result is converted and checked, and not published yet."""
+
+    location: str  # what the row will name
+    result: PendingResult | None = None  # None: an attempt that died has left a whole result there
+    gateway_status: int | None = None
+    gateway_ms: int | None = None
+
+    @property
+    def gateway_ok(self) -> bool | None:
+        """None where no call was made: only calls count for the breaker."""
+        return None if self.result is None else True
+
+
+@dataclass(frozen=True)
+class RetryLater:
+    failure: Failure
+    delay_ms: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    failure: Failure
+    dead_letter: bool  # True: the error was worth a retry, and no attempt is left
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The worker has to stop: the job goes back to the queue, and the attempt does not count."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The lease is lost, or could not be kept: nothing may be written, and the job is another holder's."""
+
+    reason: str
+
+
+Outcome = Completed | RetryLater | Failed | Interrupted | Lost

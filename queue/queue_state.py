@@ -1,0 +1,19 @@
+"""What can keep every queued job waiting: an open breaker, or that no server is active."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from convertq.queue.config import Config
+from convertq.queue.database.database import Database
+from psycopg.rows import DictRow
+
+
+def get_queue_state(database: Database, config: Config) -> DictRow:
+    """breaker, by_hand, opened_at, probe_after, active_servers."""
+    return database.run("get_queue_state", heartbeat_timeout=config.worker_heartbeat_timeout_sec)[0]
+
+
+def is_paused(state: Mapping[str, Any]) -> bool:
+    return bool(state["breaker"] != "closed")

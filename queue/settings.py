@@ -1,0 +1,204 @@
+"""The table of settings: the variable, what it may be, its default and what it does.
+
+docs/configuration.md, the man page and systemd/convertq.env.example are generated from this table (`make docs`).
+"""
+
+from __future__ import annotations
+
+from convertq.queue.database.url import parse_database_url
+from convertq.queue.setting import (
+    Setting,
+    absolute_path,
+    days,
+    gateway_url,
+    label,
+    names,
+    one_of,
+    port,
+    positive,
+    share,
+    token,
+    url_path,
+    whole_number,
+    zero_or_more,
+)
+
+#: section of the documents -> its settings
+SECTIONS: dict[str, tuple[Setting, ...]] = {
+    "Required": (
+        Setting(
+            "DATABASE_URL", parse_database_url, None, secret=True, unset="required",
+            about="`postgresql://user:password@host:port/database`, also with Prisma's `?schema=NAME`. Every libpq "
+            "parameter and service files work, and so does PgBouncer in transaction mode.",
+        ),
+        Setting(
+            "GATEWAY_URL", gateway_url, None, secret=True, unset="required by the worker",
+            about="The conversion gateway, `http://host:port`, with or without `/process`.",
+        ),
+    ),
+    "Files": (
+        Setting(
+            "UPLOADS_DIR", absolute_path, "/app/uploads",
+            about="Absolute path of the directory with the uploaded PDFs. convertq creates it at start.",
+        ),
+        Setting(
+            "RESULTS_DIR", absolute_path, "/app/results",
+            about="Absolute path of the directory with the XML results. convertq creates it at start.",
+        ),
+        Setting(
+            "RESULTS_MIN_FREE_MB", zero_or_more, "100",
+            about="A host with less free space for results claims no jobs.",
+        ),
+        Setting(
+            "MAX_UPLOAD_BYTES", whole_number(1, 2**40), "52428800",
+            about="Larger files are refused with `TOO_LARGE`.",
+        ),
+    ),
+    "Worker pool": (
+        Setting(
+            "WORKER_CONCURRENCY", whole_number(1, 1000), "4",
+            about="Number of worker processes; each converts one document at a time. `worker run --concurrency` "
+            "overrides it.",
+        ),
+        Setting(
+            "WORKER_ENVIRONMENT", label, "dev",
+            about="A label that appears in `convertq servers` and in every log line.",
+        ),
+        Setting(
+            "WORKER_SHUTDOWN_GRACE_SEC", zero_or_more, "60",
+            about="At shutdown, workers have this long to finish their jobs; then the jobs are requeued. 0: requeue at "
+            "once.",
+        ),
+        Setting(
+            "WORKER_MAX_JOBS", zero_or_more, "0",
+            about="A worker process is replaced after this many jobs. 0: never.",
+        ),
+        Setting(
+            "WORKER_POLL_INTERVAL_MS", positive, "1500",
+            about="How often an idle worker looks for jobs when no notification arrives.",
+        ),
+        Setting(
+            "WORKER_LEASE_TTL_SEC", positive, "600",
+            about="A job whose lease was not extended for this long is reclaimed.",
+        ),
+        Setting(
+            "WORKER_LEASE_EXTEND_SEC", positive, "30",
+            about="How often a worker extends the lease of its job. Must be under a third of `WORKER_LEASE_TTL_SEC`.",
+        ),
+        Setting(
+            "WORKER_HEARTBEAT_SEC", positive, "10",
+            about="How often a supervisor records a heartbeat.",
+        ),
+        Setting(
+            "WORKER_HEARTBEAT_TIMEOUT_SEC", positive, "40",
+            about="A server without a heartbeat for this long is dead, and other workers reclaim its jobs.",
+        ),
+    ),
+    "Gateway": (
+        Setting(
+            "GATEWAY_TIMEOUT_MS", positive, "180000",
+            about="Limit for a whole call, from connecting to the last byte. Set it higher than the gateway's own "
+            "limit, or documents are converted twice.",
+        ),
+        Setting(
+            "GATEWAY_HEALTH_PATH", url_path, "/health",
+            about="The path that the breaker's probe and `convertq doctor` request.",
+        ),
+        Setting(
+            "MAPPINGS_ALLOWED", names, "pt_simon_invoice_v1",
+            about="Allowed mappings, separated by commas. Jobs with another mapping fail without a gateway call.",
+        ),
+    ),
+    "Retries and circuit breaker": (
+        Setting(
+            "RETRY_MAX_ATTEMPTS", positive, "3",
+            about="Attempts per job in total.",
+        ),
+        Setting(
+            "RETRY_BASE_DELAY_MS", zero_or_more, "5000",
+            about="The delay before a retry is base × 2^attempt + random(0…jitter), with attempt counted from 0.",
+        ),
+        Setting(
+            "RETRY_JITTER_MAX_MS", zero_or_more, "5000",
+            about="The largest random addition to a delay.",
+        ),
+        Setting(
+            "CIRCUIT_WINDOW", positive, "20",
+            about="The breaker considers this many of the latest gateway calls.",
+        ),
+        Setting(
+            "CIRCUIT_FAIL_THRESHOLD", share, "0.5",
+            about="The breaker opens when this share of those calls failed and at least half the window is filled.",
+        ),
+        Setting(
+            "CIRCUIT_COOLDOWN_MS", zero_or_more, "30000",
+            about="Time until an open breaker probes the gateway.",
+        ),
+    ),
+    "Retention": (
+        Setting(
+            "RETENTION_UPLOADS_DAYS", days, "7",
+            about="`convertq cleanup` removes the PDFs of finished jobs after this many days. 0: never.",
+        ),
+        Setting(
+            "RETENTION_RESULTS_DAYS", days, "30",
+            about="`convertq cleanup` removes results after this many days. 0: never.",
+        ),
+        Setting(
+            "RETENTION_EVENTS_DAYS", days, "90",
+            about="`convertq cleanup` removes the events of finished jobs after this many days, at 10 million events a "
+            "week or more up to a week later. 0: never.",
+        ),
+        Setting(
+            "RETENTION_JOBS_DAYS", days, "0",
+            about="`convertq cleanup` removes finished jobs with all their rows and files after this many days; "
+            "counters keep what they counted. 0: never.",
+        ),
+    ),
+    "Logs and metrics": (
+        Setting(
+            "LOG_LEVEL", one_of("DEBUG", "INFO", "WARNING", "ERROR"), "INFO",
+            about="`DEBUG`, `INFO`, `WARNING` or `ERROR`.",
+        ),
+        Setting(
+            "LOG_FORMAT", one_of("json", "text"), None, unset="json; text on a terminal",
+            about="`json` or `text`.",
+        ),
+        Setting(
+            "LOG_FILE", absolute_path, None, unset="no copy",
+            about="Absolute path of a copy of the log. Several hosts may share it, and logrotate may rename or "
+            "truncate it.",
+        ),
+        Setting(
+            "METRICS_PORT", port, None, unset="off",
+            about="Port on which a supervisor serves Prometheus metrics. Each pool of a host needs its own.",
+        ),
+        Setting(
+            "METRICS_HOST", label, "127.0.0.1",
+            about="Address on which a supervisor serves metrics.",
+        ),
+    ),
+    "Web": (
+        Setting(
+            "WEB_HOST", label, "127.0.0.1",
+            about="Address on which `convertq web run` listens. Under systemd, convertq-web.socket decides.",
+        ),
+        Setting(
+            "WEB_PORT", port, "8000",
+            about="Port on which `convertq web run` listens. Under systemd, convertq-web.socket decides.",
+        ),
+        Setting(
+            "WEB_PROCESSES", whole_number(1, 100), "2",
+            about="Number of web processes.",
+        ),
+        Setting(
+            "SESSION_MAX_ACTIVE", positive, "100",
+            about="Unfinished jobs that one visitor may have.",
+        ),
+        Setting(
+            "ADMIN_TOKEN", token, None, secret=True, unset="no operator routes",
+            about="The bearer token of operators; make one with `openssl rand -hex 32`.",
+        ),
+    ),
+}  # fmt: skip
+SETTINGS = tuple(setting for section in SECTIONS.values() for setting in section)

@@ -1,0 +1,130 @@
+"""Settling an attempt: its outcome is recorded by the lease holder alone, and its result is published with it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import assert_never
+
+from convertq.queue.breaker import Breaker
+from convertq.queue.claim import Claim, NextClaim
+from convertq.queue.completion import FinishedJob
+from convertq.queue.config import Config
+from convertq.queue.database.errors import in_plain_words
+from convertq.queue.errors import Code, Failure, io_failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_events import (
+    ClaimedJobEvent,
+    JobCompleted,
+    JobEvents,
+    JobFailed,
+    JobRequeued,
+    LeaseLost,
+    RetryScheduled,
+)
+from convertq.queue.job_queue import JobQueue
+from convertq.queue.outcome import Completed, Failed, Interrupted, Lost, Outcome, RetryLater
+from convertq.queue.retry_policy import after_failure
+from convertq.queue.store.protocol import Store
+
+ANOTHER_HOLDER = "another holder has the job"
+
+
+class Settlement:
+    """It may be repeated after a lost connection: every step accepts what an earlier try has done."""
+
+    def __init__(self, queue: JobQueue, store: Store, breaker: Breaker, events: JobEvents) -> None:
+        self._queue, self._store, self._breaker, self._events = queue, store, breaker, events
+
+    def settle(self, job: ClaimedJob, outcome: Outcome, next_claim: NextClaim | None = None) -> Claim | None:
+        """With `next_claim`, the commit of a success claims the next job too: that claim is returned."""
+        claim = None
+        match outcome:
+            case Completed():
+                claim = self._complete(job, outcome, next_claim)
+            case RetryLater():
+                self._schedule_retry(job, outcome)
+            case Failed():
+                self._fail(job, outcome)
+            case Interrupted(reason):
+                self._requeue(job, reason)
+            case Lost(reason):
+                self._abandon(job, reason)
+            case _:
+                assert_never(outcome)
+        self._breaker.log_changes(self._queue.database)
+        return claim
+
+    def _complete(self, job: ClaimedJob, outcome: Completed, next_claim: NextClaim | None) -> Claim | None:
+        with self._queue.completing(FinishedJob(job, outcome), self._breaker, next_claim) as completion:
+            if completion.is_leased:
+                self._publish(outcome)
+        if not completion.is_leased and not self._queue.was_completed(job):
+            self._abandon(job, ANOTHER_HOLDER)
+            if not self._queue.database.run("get_statuses", ids=[job.id]):
+                # The job was forgotten, and an earlier try, whose commit failed, may have published the result.
+                with contextlib.suppress(OSError):
+                    self._store.remove_result(job.id)
+            return None
+        if outcome.result:
+            outcome.result.discard()
+        self._events.emit(JobCompleted(job, outcome))
+        return completion.claim
+
+    def _publish(self, outcome: Completed) -> None:
+        """Runs inside the transaction that locks the row: a worker without the lease never gets here."""
+        if outcome.result is None:
+            return
+        try:
+            outcome.result.publish()
+        except FileExistsError:
+            raise Failure(Code.IO_ERROR, "another file is in the result's place") from None
+        except OSError as error:
+            raise io_failure("the result cannot be put in place", error) from None
+
+    def _schedule_retry(self, job: ClaimedJob, outcome: RetryLater) -> None:
+        with self._breaker.recording(self._queue.database, job, outcome.failure):
+            retry_after = self._queue.schedule_retry(job, outcome)
+        if retry_after is None:
+            self._abandon(job, ANOTHER_HOLDER)
+        else:
+            self._end(job, RetryScheduled(job, outcome.failure, retry_after))
+
+    def _fail(self, job: ClaimedJob, outcome: Failed) -> None:
+        with self._breaker.recording(self._queue.database, job, outcome.failure):
+            is_leased = self._queue.fail_job(job, outcome)
+        if is_leased:
+            self._end(job, JobFailed(job, outcome.failure, outcome.dead_letter))
+        else:
+            self._abandon(job, ANOTHER_HOLDER)
+
+    def _requeue(self, job: ClaimedJob, reason: str) -> None:
+        if self._queue.requeue_job(job, reason):
+            self._end(job, JobRequeued(job, reason))
+        else:
+            self._abandon(job, ANOTHER_HOLDER)
+
+    def _abandon(self, job: ClaimedJob, reason: str) -> None:
+        abandon_job(job, self._store, self._events, reason)
+
+    def _end(self, job: ClaimedJob, event: ClaimedJobEvent) -> None:
+        """Ends an attempt that has no result to publish."""
+        self._store.discard_temporary_file(job.name, job.attempt, job.holder)
+        self._events.emit(event)
+
+
+def abandon_job(job: ClaimedJob, store: Store, events: JobEvents, reason: str) -> None:
+    """Needs no database: another holder has the row and the result, or will have them when the lease has expired."""
+    store.discard_temporary_file(job.name, job.attempt, job.holder)
+    events.emit(LeaseLost(job, reason))
+
+
+def outcome_if_not_recorded(job: ClaimedJob, outcome: Outcome, error: BaseException, config: Config) -> Outcome:
+    """What to record of an attempt whose own outcome the database refuses: a failure with the reason, or nothing."""
+    why = in_plain_words(error)
+    if not isinstance(outcome, Completed):
+        return Lost(f"the outcome could not be recorded: {why}")
+    failure = Failure(
+        Code.UNKNOWN, f"the result could not be recorded: {why}", called=outcome.gateway_ok is not None,
+        gateway_status=outcome.gateway_status, gateway_ms=outcome.gateway_ms,
+    )  # fmt: skip
+    return after_failure(failure, job.attempt, config)

@@ -1,0 +1,4 @@
+-- claim_order: the order in which the queued jobs of a route are claimed: priority, turn, age
+-- Queries name it {claim_order}. jobs_claimable has the same columns in the same order after `route`, so
+-- that a claim reads the index from a position on and sorts nothing. The id makes the order strict.
+-priority::bigint, turn, created_at, id

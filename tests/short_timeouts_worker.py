@@ -1,0 +1,20 @@
+"""`convertq worker run` with short times: what takes ten seconds or a minute takes one, and all else is the same."""
+
+from __future__ import annotations
+
+import os
+
+from convertq.cli.main import main
+from convertq.queue.database import connection, database
+from convertq.worker.loop import attempt_monitor, claiming, maintenance, settling
+
+for module in (connection, claiming, settling, attempt_monitor):
+    module.ANSWER_TIMEOUT_SECONDS = 2  # type: ignore[attr-defined]
+connection.BoundedConnection.answer_timeout_seconds = 2
+connection.LOCK_TIMEOUT_SECONDS = database.LOCK_TIMEOUT_SECONDS = 0.2  # type: ignore
+maintenance.RECLAIM_EVERY_SECONDS = 0.2
+settling.STATEMENT_RETRY_SECONDS = float(os.environ.get("TEST_SETTLE_RETRY_SECONDS", "60"))
+settling.STATEMENT_PAUSE_MAX_SECONDS = 0.2
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The child process: one worker, which claims, converts and settles one job after the other."""

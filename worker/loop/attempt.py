@@ -1,0 +1,62 @@
+"""One attempt at one job: from its source, through the gateway, to a checked result that can be published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+from convertq.queue.errors import io_failure
+from convertq.queue.job import ClaimedJob
+from convertq.queue.outcome import Completed
+from convertq.queue.store.protocol import OpenSource, Store
+from convertq.worker.gateway.client import GatewayCall, GatewayClient
+from convertq.worker.gateway.progress import Progress
+
+Step = Callable[[], Completed | None]
+
+
+class Attempt:
+    """It uses the job's source, a temporary file of its own and the gateway; it writes no row and publishes nothing."""
+
+    def __init__(self, client: GatewayClient, store: Store, job: ClaimedJob) -> None:
+        self._store, self._job_id = store, job.name
+        self.result = store.new_result(job)
+        self.progress = Progress()
+        self.call = GatewayCall(client, job, self.progress)
+
+    def check_leftover(self) -> Completed | None:
+        """A whole result of this run whose attempt died between its publication and the commit; None: there is none."""
+        self.progress.step = "writing"
+        location = self.result.find_leftover()
+        return None if location is None else Completed(location)
+
+    def convert(self) -> Completed:
+        """Raises Failure; the temporary file exists if and only if this returns."""
+        try:
+            source = self._open_source()
+            with source.file, self._create_result() as sink:
+                self.call.run(source, sink)
+                self._finish(sink)
+        except BaseException:
+            self.result.discard()
+            raise
+        status, milliseconds = self.call.status, self.call.milliseconds
+        return Completed(self.result.location, self.result, gateway_status=status, gateway_ms=milliseconds)
+
+    def _open_source(self) -> OpenSource:
+        try:
+            return self._store.open_source(self._job_id)
+        except OSError as error:
+            raise io_failure("the source file cannot be read", error) from None
+
+    def _create_result(self) -> BinaryIO:
+        try:
+            return self.result.create()
+        except OSError as error:
+            raise io_failure("the result cannot be written", error) from None
+
+    def _finish(self, sink: BinaryIO) -> None:
+        try:
+            self.result.finish(sink)
+        except OSError as error:
+            raise io_failure("the result cannot be written", error) from None

@@ -1,0 +1,85 @@
+"""The first step: what a worker does for the whole queue now and then, between its jobs."""
+
+from __future__ import annotations
+
+import random
+import time
+from uuid import UUID
+
+from convertq.queue.database.errors import TRANSIENT_ERRORS
+from convertq.queue.job import ClaimedJob
+from convertq.queue.job_events import JobEvents, lost_job_requeued
+from convertq.queue.job_queue import DependantPosition, JobQueue
+from convertq.queue.lost_jobs import discard_temporary_files, reclaim_jobs
+from convertq.queue.scan_budget import ScanBudget
+from convertq.queue.store.protocol import Store
+
+#: For each worker. It costs nothing at a thousand jobs a second, and little where all workers are idle.
+RECLAIM_EVERY_SECONDS = 10.0
+#: How long dependants are released before this worker converts another job.
+RELEASE_DEPENDANTS_SECONDS = 1.0
+
+
+class QueueMaintenance:
+    """Reclaims jobs of lost workers, requeues claims that this worker does not know of, and releases dependants."""
+
+    def __init__(self, store: Store, events: JobEvents, scans: ScanBudget) -> None:
+        self._store, self._events, self._scans = store, events, scans
+        self._due_at = time.monotonic() + random.uniform(0, RECLAIM_EVERY_SECONDS)
+        self._has_abandoned_job = False  # the row may still name this worker
+        self._dependants_after: DependantPosition | None = None  # where the next release goes on
+
+    def expect_abandoned_job(self) -> None:
+        """The worker abandoned a job that it had begun: it is requeued as soon as possible, and its attempt counts."""
+        self._has_abandoned_job, self._due_at = True, 0.0
+
+    def requeue_own_jobs(self, queue: JobQueue, holder: str, *, is_first: bool) -> None:
+        """Requeues, on a new connection, everything that this worker leases there.
+
+        On the first connection of a process that is what a predecessor in the slot left when it died. Later it is a
+        job that this process had to abandon, or one whose claim was committed and not answered: nothing was begun then,
+        and the attempt does not count.
+        """
+        discard_temporary_files(queue, self._store, holder)
+        reason = "worker died" if is_first else "connection lost during the claim"
+        self._requeue_jobs(queue, holder, None, reason, counted=is_first)
+
+    def run_if_due(self, queue: JobQueue, holder: str, claimed: ClaimedJob | None) -> None:
+        """`claimed` is the job that this worker has claimed and not begun, if any."""
+        now = time.monotonic()
+        if now < self._due_at or not self._scans.allows_reclaim(now):
+            return
+        self._due_at = now + RECLAIM_EVERY_SECONDS
+        try:
+            self._reclaim_jobs(queue)
+            # A connection that was given up may have committed a claim after this worker requeued its jobs.
+            self._requeue_jobs(queue, holder, claimed.id if claimed else None, "the claim was lost", counted=False)
+            self._release_dependants(queue)
+        except TRANSIENT_ERRORS:
+            return  # the next time will do
+
+    def _reclaim_jobs(self, queue: JobQueue) -> None:
+        began = time.monotonic()
+        reclaim_jobs(queue, self._store, self._events)
+        self._scans.record_reclaim(began, time.monotonic())
+
+    def _requeue_jobs(
+        self, queue: JobQueue, holder: str, except_id: UUID | None, reason: str, *, counted: bool
+    ) -> None:
+        """Requeues everything that this worker leases in the table, except the job with `except_id`."""
+        if self._has_abandoned_job:
+            reason, counted = "lease could not be kept", True
+        for row in queue.requeue_worker_jobs(holder, counted=counted, reason=reason, except_id=except_id):
+            self._events.emit(lost_job_requeued(row, reason))
+        self._has_abandoned_job = False
+
+    def _release_dependants(self, queue: JobQueue) -> None:
+        """A completed job may have very many dependants: they are released in slices, with a job in between."""
+        pause_at = time.monotonic() + RELEASE_DEPENDANTS_SECONDS
+        while True:
+            self._dependants_after = queue.release_dependants(self._dependants_after)
+            if self._dependants_after is None:
+                return
+            if time.monotonic() >= pause_at:
+                self._due_at = 0.0
+                return

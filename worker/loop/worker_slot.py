@@ -1,0 +1,42 @@
+"""This worker's slot: its name, and its row in the status table that its supervisor reads."""
+
+from __future__ import annotations
+
+from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
+
+
+class WorkerSlot:
+    def __init__(self, table: WorkerStatusTable, number: int) -> None:
+        self.table, self._number = table, number
+        self.jobs_done = 0
+        self.is_held_by_disk = False
+
+    @property
+    def server_id(self) -> str:
+        """It changes while the worker runs, when its supervisor has to register again."""
+        return self.table.server_id
+
+    @property
+    def holder(self) -> str:
+        """The name under which this worker leases jobs."""
+        return f"{self.table.server_id}/{self._number}"
+
+    def show_disconnected(self) -> None:
+        self._write(connected=False)
+
+    def show_ready(self) -> None:
+        self._write()
+
+    def show_idle(self) -> None:
+        self._write(idle=True)
+
+    def show_busy(self, deadline: float) -> None:
+        """The supervisor kills a worker that passes its deadline (by the monotonic clock)."""
+        self._write(busy=True, deadline=deadline)
+
+    def show_probing(self, deadline: float) -> None:
+        self._write(deadline=deadline)
+
+    def _write(self, *, connected: bool = True, busy: bool = False, deadline: float = 0.0, idle: bool = False) -> None:
+        status = WorkerStatus(connected, busy, self.is_held_by_disk, deadline, self.jobs_done, idle)
+        self.table.write(self._number, status)

@@ -1,0 +1,1 @@
+"""The parent process: it forks workers, replaces dead ones and keeps the row in `servers`."""

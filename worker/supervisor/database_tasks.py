@@ -1,0 +1,177 @@
+"""What the supervisor does in the database: registration, heartbeat, recovery and notifications, each when it is due.
+
+Every call is bounded in time and survives a database that is down: the supervisor's loop never depends on it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from convertq.queue.backoff import Backoff
+from convertq.queue.config import Config
+from convertq.queue.counters import BATCH_EVENTS, aggregate_counters
+from convertq.queue.database.connection import application_name
+from convertq.queue.database.database import Database
+from convertq.queue.database.errors import DATABASE_ERRORS, SchemaError
+from convertq.queue.database.reconnecting import RETRY_PAUSE_MAX_SECONDS, ReconnectingDatabase
+from convertq.queue.errors import one_line
+from convertq.queue.event_partitions import make_event_partitions
+from convertq.queue.log.lines import Log
+from convertq.worker.job_listeners import job_events
+from convertq.worker.supervisor.recovery import Recovery
+from convertq.worker.supervisor.registration import ServerRegistration
+from convertq.worker.supervisor.status_table import WorkerStatusTable
+from convertq.worker.supervisor.waiting_place import WaitingPlace
+from convertq.worker.supervisor.wake_up import WakeUp
+from tenacity import wait_exponential
+
+#: The pause before the next heartbeat when more counters are left than one aggregation takes.
+AGGREGATE_AGAIN_AFTER_SECONDS = 1.0
+
+
+class DatabaseTasks:
+    def __init__(
+        self, config: Config, status_table: WorkerStatusTable, wake: WakeUp, log: Log, notify_alive: Callable[[], None]
+    ) -> None:
+        self._config, self._status_table, self._wake = config, status_table, wake
+        self._notify_alive = notify_alive  # called between steps: each is bounded in time, together they may take long
+        self._registration = ServerRegistration(config, status_table, log)
+        self._recovery = Recovery(config, job_events(log), notify_alive)
+        self._waiting = WaitingPlace(status_table, wake)
+        self._database = ReconnectingDatabase(
+            config.database, log, lambda: application_name(f"{status_table.server_id}/supervisor"),
+            claims=True,  # it reads the index of the claim too
+        )  # fmt: skip
+        self._backoff = Backoff(wait_exponential(multiplier=0.2, max=RETRY_PAUSE_MAX_SECONDS))
+        self._retry_at = self._heartbeat_at = 0.0
+        self._is_draining = False
+        self.state = "waiting for the database"  # a few words for the operator, as of the last heartbeat
+
+    @property
+    def is_registered(self) -> bool:
+        return self._registration.is_registered
+
+    def keep_up(self) -> None:
+        """Connects, registers, sends heartbeats and recovers when each is due."""
+        now = time.monotonic()
+        if now < self._retry_at:
+            return
+        try:
+            database = self._open()
+            if not self.is_registered:
+                self._register(database)
+            if now >= self._heartbeat_at:
+                self._send_heartbeat(database)
+            self._recovery.keep_up(database)
+            self._database.mark_working()
+            if not self._is_draining:
+                self._waiting.keep_up(database)
+            self._backoff.reset()
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+
+    def _open(self) -> Database:
+        was_open = self._database.current is not None
+        database = self._database.open()
+        if not was_open:
+            self._waiting.reset()
+            database.connection.add_notify_handler(lambda notify: self._waiting.handle_notification())
+            self._notify_alive()
+            self._wake.post()  # for jobs that were queued while this host was not notified
+            self._recovery.schedule_orphan_scan()
+        return database
+
+    def _handle_error(self, error: BaseException) -> None:
+        self._database.drop(error)
+        self._waiting.reset()
+        self.state = one_line(str(error)) if isinstance(error, SchemaError) else "waiting for the database"
+        self._retry_at = time.monotonic() + self._backoff.next_pause_seconds()
+        self._heartbeat_at = 0.0  # the next connection has to prove that it can write
+
+    def _register(self, database: Database) -> None:
+        self._registration.register(database)
+        self._notify_alive()
+        self._recovery.recover_after_registration(database)
+        self._heartbeat_at = 0.0  # the first heartbeat follows at once and returns the breaker's state
+
+    def _send_heartbeat(self, database: Database) -> None:
+        self._heartbeat_at = time.monotonic() + self._config.worker_heartbeat_sec
+        breaker = self._registration.beat(database)
+        self._notify_alive()
+        if breaker is None:
+            # Another supervisor has reclaimed this server's jobs, so its id must not be used any more.
+            self._registration.choose_new_id()
+            self._register(database)
+        else:
+            self.state = f"breaker {breaker}".replace("_", "-")
+        if aggregate_counters(database) >= BATCH_EVENTS:
+            self._heartbeat_at = min(self._heartbeat_at, time.monotonic() + AGGREGATE_AGAIN_AFTER_SECONDS)
+        make_event_partitions(database)
+
+    # -- notifications --
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Readable when a notification has arrived, or when a worker wakes up the supervisor."""
+        woken = self._status_table.supervisor_wake_up.descriptor
+        return (self._database.current.connection.fileno(), woken) if self._database.current else (woken,)
+
+    @property
+    def next_at(self) -> float:
+        """When `keep_up` has something to do between two heartbeats, by the monotonic clock."""
+        return self._waiting.next_at if self._database.current and not self._is_draining else float("inf")
+
+    def read_notifications(self) -> None:
+        """Reads what has arrived, without waiting for more."""
+        self._status_table.supervisor_wake_up.take()
+        database = self._database.current
+        if database is None:
+            return
+        try:
+            database.connection.pgconn.consume_input()
+            while database.connection.pgconn.notifies():
+                self._waiting.handle_notification()
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+
+    # -- for its workers, and at the end --
+
+    def requeue_jobs_of(self, slot: int, counted: bool, reason: str) -> None:
+        """Requeues what a dead worker leased. While the database is down, the next worker in the slot does it instead:
+        a database that has just failed is not tried for each of many workers that died together."""
+        self._notify_alive()
+        if time.monotonic() < self._retry_at:
+            return
+        holder = f"{self._status_table.server_id}/{slot}"
+        try:
+            self._recovery.requeue_worker_jobs(self._open(), holder, counted=counted, reason=reason)
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+
+    def drain(self) -> None:
+        self._is_draining = True
+        self._try_if_registered(self._registration.drain)
+        if self._database.current is not None:
+            self._try_if_registered(self._waiting.leave)
+
+    def stop(self) -> None:
+        self._try_if_registered(self._recovery.finish)
+        self._try_if_registered(self._registration.stop)
+        self._database.close()
+
+    def _try_if_registered(self, task: Callable[[Database], None]) -> None:
+        if not self.is_registered:
+            return
+        try:
+            task(self._open())
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+
+    def detach_connection(self) -> None:
+        """Called in a forked child, which must neither end the parent's session nor keep its socket open."""
+        if self._database.current is not None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, self._database.current.connection.fileno())
+            os.close(null)

@@ -1,8 +1,0 @@
-"""Which convertq this is."""
-
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    VERSION = version("convertq")
-except PackageNotFoundError:  # run from a checkout that was never installed
-    VERSION = "unknown"
