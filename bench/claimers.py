@@ -58,9 +58,9 @@ def claim(config: Config, slot: int, in_one_commit: bool, control: Connection) -
     job = cursor.claim_job(SERVER, holder).job
 
     def complete_and_claim(job: ClaimedJob) -> ClaimedJob | None:
-        finished = FinishedJob(job, Completed("bench"))
+        finished = [FinishedJob(job, Completed("bench"))]
         with queue.completing(finished, breaker, next_claim if in_one_commit else None) as completion:
-            assert completion.is_leased
+            assert completion.leased
         return (completion.claim or cursor.claim_job(SERVER, holder)).job
 
     for _ in range(WARM_UP):

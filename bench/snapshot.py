@@ -17,11 +17,13 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 
 import psycopg
+from convertq.queue.breaker import Breaker
 from convertq.queue.claim import ClaimCursor
 from convertq.queue.completion import FinishedJob
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
 from convertq.queue.job_queue import JobQueue
+from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed
 
 from bench.big_table import SERVER, Rows, big_table
@@ -51,11 +53,14 @@ def churn(config: Config, slot: int, end: float, tell: Connection) -> None:
     """Jobs done in each slice of the time."""
     database = Database.open(config.database, "bench", claims=True)
     queue, cursor = JobQueue(database, config), ClaimCursor(database, config)
+    breaker = Breaker(config, Log(config))
     done = [0] * (SECONDS // SLICE_SECONDS + 1)
     while (now := time.monotonic()) < end:
         database.connection.execute(SUBMIT)
-        job, _ = cursor.claim_job(SERVER, f"{SERVER}/{slot}")
-        if job and queue.complete_job(FinishedJob(job, Completed("bench"))):
+        job = cursor.claim_job(SERVER, f"{SERVER}/{slot}").job
+        if job:
+            with queue.completing([FinishedJob(job, Completed("bench"))], breaker):
+                pass
             done[int((now - end + SECONDS) // SLICE_SECONDS)] += 1
     tell.send(done)
 

@@ -98,7 +98,7 @@ class OneWorker:
         attempt = Attempt(self._client, self._store, job)
         step("call the gateway, check and sync the file", attempt.convert)
         done = Completed(attempt.result.location, attempt.result, attempt.call.status, attempt.call.milliseconds)
-        finished = FinishedJob(job, done)
+        finished = [FinishedJob(job, done)]
         transaction = self._queue.completing(finished, self._breaker, self._next_claim)
         step("complete and claim the next", lambda: self._complete(transaction))
         step("put the file in place", lambda: self._publish(attempt.result))
@@ -112,7 +112,7 @@ class OneWorker:
     def _complete(self, transaction: contextlib.AbstractContextManager[Completion]) -> None:
         """The block of the transaction is measured apart from its two ends."""
         self._completion = transaction.__enter__()
-        assert self._completion.is_leased
+        assert self._completion.leased
 
     def _commit(self, transaction: contextlib.AbstractContextManager[Completion]) -> None:
         transaction.__exit__(None, None, None)

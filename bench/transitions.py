@@ -1,16 +1,17 @@
 """What PostgreSQL spends on a job, by transition, beside earlier versions: CPU of one backend, in alternating rounds.
 
-    python -m bench.transitions [REF …] [--rounds 15] [--jobs 300] [--terminal 200000]
+    python -m bench.transitions [REF …] [--rounds 15] [--jobs 320] [--terminal 200000]
 
-Each version is its own schema and its own statements: those of this checkout and those of each commit named. The
-connection is the same for all, so this shows what SQL costs and nothing else. Jobs are submitted, then claimed and
-completed as by a worker in the middle of a queue.
+Each version is its own schema and its own statements: those of this checkout, one job and eight jobs at a time, and
+those of each commit named. The connection is the same for all, so this shows what SQL costs and nothing else. Jobs are
+submitted, then claimed and completed as by a worker in the middle of a queue.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import subprocess
 import tarfile
 import tempfile
@@ -33,14 +34,14 @@ from bench.contender import ROOT
 from bench.postgres import DurablePostgres
 from bench.steps import cpu_milliseconds
 
-HERE = "this version"
+HERE, BATCH = "this version", 8
 HOLDER = f"{SERVER}/1"
 STEPS = ("submit", "complete + claim")
 #: every parameter of a claim and of a completion, under the names of any version
 CLAIM: dict[str, Any] = {
     "server": SERVER, "holder": HOLDER, "claimant": HOLDER, "lease_ttl": 600, "check_for_due": False,
     "due_after": "-infinity", "watermark_priority": START.priority, "watermark_created_at": START.created_at,
-    "watermark_id": START.id, **START.parameters,
+    "watermark_id": START.id, "finished": "[]", "retention_days": 30, "count_up_to": 0, **START.parameters,
 }  # fmt: skip
 COMPLETION: dict[str, Any] = {
     "result_path": "/results/x.xml", "retention_days": 30, "gateway_ok": True, "gateway_status": 200,
@@ -52,19 +53,20 @@ COMPLETION: dict[str, Any] = {
 class Version:
     """One set of statements on a database of its own, and what its backend has spent on them."""
 
-    def __init__(self, name: str, folder: Path, url: str, terminal: int) -> None:
-        self._queries = folder / "queries"
+    def __init__(self, name: str, folder: Path, url: str, terminal: int, batch: int) -> None:
+        self._queries, self._batch = folder / "queries", batch
         self._connection = connect(read_config({"DATABASE_URL": url}).database, "bench", claims=True)
         for file in sorted((folder / "migrations").glob("*.sql")):
             self._connection.execute(file.read_text().replace("{schema}", '"public"').encode())
-        fill(url, Rows(queued=1, terminal=terminal))
+        fill(url, Rows(queued=batch, terminal=terminal))
         self._run("register_server", server=SERVER, hostname="b", pid=1, version="b", environment="b", concurrency=1)
-        self._job = self._run("claim_job", **CLAIM)
+        first = "claim_job" if (self._queries / "claim_job.sql").exists() else "complete_and_claim"
+        self._jobs = self._run(first, **CLAIM, wanted=batch)
         self.name, self.milliseconds = name, {step: list[float]() for step in STEPS}
 
     def measure(self, jobs: int) -> None:
-        for step, action in zip(STEPS, (self._submit, self._complete_and_claim), strict=True):
-            self.milliseconds[step].append(self._spent(action, jobs) / jobs)
+        self.milliseconds["submit"].append(self._spent(self._submit, jobs) / jobs)
+        self.milliseconds["complete + claim"].append(self._spent(self._complete_and_claim, jobs // self._batch) / jobs)
 
     def _spent(self, action: Callable[[], None], times: int) -> float:
         before = cpu_milliseconds(self._connection.info.backend_pid)
@@ -80,16 +82,25 @@ class Version:
         )  # fmt: skip
 
     def _complete_and_claim(self) -> None:
-        fence = {"id": self._job["id"], "attempt": self._job["attempt"]}
-        self._job = self._run("complete_and_claim", **CLAIM, **COMPLETION, **fence)
-        assert self._job["completed"]
-        assert self._job["id"] is not None
+        fences = [{"id": job["id"], "attempt": job["attempt"]} for job in self._jobs]
+        event = json.loads(COMPLETION["event"])
+        finished = [
+            {"id": str(fence["id"]), "holder": HOLDER, "attempt": fence["attempt"], "result_path": "x", "event": event}
+            for fence in fences
+        ]
+        self._jobs = self._run(
+            "complete_and_claim",
+            **CLAIM | COMPLETION | fences[0] | {"finished": json.dumps(finished), "wanted": self._batch},
+        )
+        assert self._jobs[0]["completed"]
+        assert len(self._jobs) == self._batch
+        assert self._jobs[0]["id"] is not None
 
-    def _run(self, statement: str, /, **parameters: Any) -> DictRow:
+    def _run(self, statement: str, /, **parameters: Any) -> list[DictRow]:
         text = (self._queries / f"{statement}.sql").read_text().replace("{schema}", '"public"')
         text = text.replace("{claim_order}", sql.claim_order())
         cursor = self._connection.execute(text.encode(), parameters, prepare=True)
-        return cursor.fetchone() or {} if cursor.description else {}
+        return cursor.fetchall() if cursor.description else []
 
     def vacuum(self) -> None:
         self._connection.execute("VACUUM ANALYZE jobs, job_events")
@@ -120,16 +131,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("refs", metavar="REF", nargs="*", help="commits to compare with; the first one is 1.00")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--jobs", type=int, default=300, help="in each round")
+    parser.add_argument("--jobs", type=int, default=320, help="in each round")
     parser.add_argument("--terminal", type=int, default=200_000, help="jobs that are complete or failed already")
     asked = parser.parse_args()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         postgres = opened.enter_context(DurablePostgres())
-        folders = {ref: statements_of(ref, folder) for ref in asked.refs} | {HERE: ROOT / "sql"}
+        compared = [(ref, statements_of(ref, folder), 1) for ref in asked.refs]
+        compared += [(HERE, ROOT / "sql", 1), (f"{HERE}, {BATCH} at a time", ROOT / "sql", BATCH)]
         versions = [
-            Version(name, statements, opened.enter_context(postgres.database(f"version_{number}")), asked.terminal)
-            for number, (name, statements) in enumerate(folders.items())
+            Version(name, sql_of, opened.enter_context(postgres.database(f"version_{number}")), asked.terminal, batch)
+            for number, (name, sql_of, batch) in enumerate(compared)
         ]
         for number in range(asked.rounds + 1):
             for version in versions:

@@ -1,8 +1,10 @@
-"""Claiming: where the next claim of a worker starts in the index, and what it learns besides its job."""
+"""Claiming: where the next claim of a worker starts in the index, and what it learns besides its jobs."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from convertq.queue.config import Config
@@ -13,6 +15,12 @@ from psycopg.rows import DictRow
 
 #: How often a busy worker checks whether retries have become due. A worker without a job checks with every claim.
 CHECK_FOR_DUE_RETRIES_EVERY_SECONDS = 0.2
+#: The parameters with which complete_and_claim completes nothing, and those with which it claims nothing.
+NOTHING_FINISHED = {"finished": "[]", "retention_days": 0}
+NO_CLAIM = {
+    "server": "", "holder": "", "lease_ttl": 0, "wanted": 0, "count_up_to": 0, "check_for_due": False,
+    "due_after": START.created_at, **START.parameters,
+}  # fmt: skip
 
 
 class QueueState:
@@ -22,15 +30,22 @@ class QueueState:
         self.breaker: str = row["breaker"]
         self.probe_is_due: bool = row["probe_is_due"]
         self.server_is_active: bool = row["server_is_active"]
-        self.more_to_claim: bool = row["more_to_claim"]
+        self.left_over: int = row["left_over"]  # jobs that could be claimed too, as far as they were counted
         self.retry_is_due: bool = row["retry_is_due"]
 
 
-class Claim(NamedTuple):
-    """The answer to a claim; `job` is None when nothing could be claimed."""
+@dataclass(frozen=True)
+class Claim:
+    """The answer to a claim."""
 
-    job: ClaimedJob | None
+    jobs: list[ClaimedJob]  # in the order in which they are to be converted
     state: QueueState
+    counted_up_to: int = 1  # of `state.left_over`; 0: nothing was counted
+
+    @property
+    def job(self) -> ClaimedJob | None:
+        """The first one; None when nothing could be claimed."""
+        return self.jobs[0] if self.jobs else None
 
 
 class ClaimRequest(NamedTuple):
@@ -60,9 +75,10 @@ class ClaimCursor:
         """
         start = self._choose_start()
         while True:
-            request = self._request_from(start, server, holder)
-            claim = self.accept(request, self.database.run("claim_job", **request.parameters)[0])
-            if claim.job is not None:
+            request = self._request_from(start, server, holder, wanted=1, count_up_to=1)
+            rows = self.database.run("complete_and_claim", **request.parameters, **NOTHING_FINISHED)
+            claim = self.accept(request, rows)
+            if claim.jobs:
                 return claim
             known = known or self._promoted > 0
             if start != START and known and self._scans.allows_scan(time.monotonic(), known=True):
@@ -74,21 +90,24 @@ class ClaimCursor:
                     self._scans.record_known_job()
                 return claim
 
-    def request(self, server: str, holder: str) -> ClaimRequest:
-        """A claim for a statement that does something else too; `accept` reads what it answers."""
-        return self._request_from(self._choose_start(), server, holder)
+    def request(self, server: str, holder: str, wanted: int, count_up_to: int) -> ClaimRequest:
+        """A claim that a completion takes along; `accept` reads its answer. What is left is counted as rarely as
+        retries are checked for."""
+        return self._request_from(self._choose_start(), server, holder, wanted, count_up_to, counts_rarely=True)
 
-    def accept(self, request: ClaimRequest, row: DictRow) -> Claim:
-        """Reads the row of a claim that is committed, and makes retries claimable that it found to be due."""
-        state = QueueState(row)
-        self._record_scan(request, row)
+    def accept(self, request: ClaimRequest, rows: list[DictRow]) -> Claim:
+        """Reads the rows of a claim that is committed, and makes retries claimable that it found to be due."""
+        if len(rows) > 1:
+            rows.sort(key=itemgetter("place"))
+        state, counted_up_to = QueueState(rows[0]), request.parameters["count_up_to"]
+        self._record_scan(request, rows[-1])
         if request.parameters["check_for_due"]:
             self._check_for_due_at = request.requested_at + CHECK_FOR_DUE_RETRIES_EVERY_SECONDS
         self._promoted = self.promote_due_jobs(request.parameters["due_after"]) if state.retry_is_due else 0
-        if row["id"] is None:
+        if rows[0]["id"] is None:
             self._check_for_due_at = 0.0
-            return Claim(None, state)
-        return Claim(self._claimed_job(row, request), state)
+            return Claim([], state, counted_up_to)
+        return Claim([self._claimed_job(row, request) for row in rows], state, counted_up_to)
 
     def promote_due_jobs(self, due_after: str = START.created_at) -> int:
         promoted = len(self.database.run("promote_due_jobs", due_after=due_after))
@@ -100,11 +119,14 @@ class ClaimCursor:
     def _choose_start(self) -> Position:
         return START if self._scans.allows_scan(time.monotonic()) else self._scans.position
 
-    def _request_from(self, start: Position, server: str, holder: str) -> ClaimRequest:
+    def _request_from(
+        self, start: Position, server: str, holder: str, wanted: int, count_up_to: int, *, counts_rarely: bool = False
+    ) -> ClaimRequest:
         now, is_rare = time.monotonic(), start is START and self._scans.is_limited
+        check_for_due = now >= self._check_for_due_at or is_rare
         parameters = {
-            "server": server, "holder": holder, "lease_ttl": self._lease_seconds,
-            "check_for_due": now >= self._check_for_due_at or is_rare,
+            "server": server, "holder": holder, "lease_ttl": self._lease_seconds, "wanted": wanted,
+            "count_up_to": count_up_to if check_for_due or not counts_rarely else 0, "check_for_due": check_for_due,
             "due_after": START.created_at if start == START else self._scans.due_after, **start.parameters,
         }  # fmt: skip
         return ClaimRequest(holder, now, start, parameters)
@@ -129,16 +151,21 @@ class ClaimCursor:
         return ClaimedJob(
             id=row["id"], holder=request.holder, attempt=row["attempt"], mapping=row["mapping"], pretty=row["pretty"],
             bytes=row["bytes"], is_trial=row["breaker"] == "half_open", queued_ms=int(row["waited"] * 1000),
-            run=row["run"], claimed_at=time.monotonic(), lease_ends=request.requested_at + self._lease_seconds,
+            run=row["run"], begun_at=time.monotonic(), lease_ends=request.requested_at + self._lease_seconds,
         )  # fmt: skip
 
 
 class NextClaim(NamedTuple):
-    """The claim that a completion takes along: by which worker, and with which cursor."""
+    """The claim that a completion takes along: by which worker, with which cursor, and of how many jobs."""
 
     cursor: ClaimCursor
     server: str
     holder: str
+    wanted: int = 1
+    count_up_to: int = 1  # how many of the jobs that are left are counted
+
+    def request(self) -> ClaimRequest:
+        return self.cursor.request(self.server, self.holder, self.wanted, self.count_up_to)
 
 
 def seconds_claimable(database: Database, scans: ScanBudget) -> float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from convertq.queue.claim import Claim
 from convertq.queue.job import ClaimedJob
@@ -17,10 +19,13 @@ class FinishedJob(NamedTuple):
     job: ClaimedJob
     outcome: Completed
 
-    def parameters(self, retention_days: int) -> dict[str, Any]:
+    @property
+    def written(self) -> dict[str, Any]:
+        """What complete_and_claim takes of it: the fence, and what it writes."""
+        job = self.job
         return {
-            **self.job.fence, "result_path": self.outcome.location, "retention_days": retention_days,
-            "event": json.dumps(self.event),
+            "id": job.name, "holder": job.holder, "attempt": job.attempt, "result_path": self.outcome.location,
+            "event": self.event,
         }  # fmt: skip
 
     @property
@@ -34,9 +39,13 @@ class FinishedJob(NamedTuple):
         return {name: value for name, value in known.items() if value is not None}
 
 
+def completion_parameters(finished: Sequence[FinishedJob], retention_days: int) -> dict[str, Any]:
+    return {"finished": json.dumps([one.written for one in finished]), "retention_days": retention_days}
+
+
 @dataclass
 class Completion:
-    """`is_leased` is False when another holder has the job: its result must not be published then."""
+    """A job that is not among `leased` has another holder: its result must not be published then."""
 
-    is_leased: bool
-    claim: Claim | None = None  # the next job, if one was to be claimed; known after the commit
+    leased: set[UUID]
+    claim: Claim | None = None  # the next jobs, if any were to be claimed; known after the commit

@@ -20,8 +20,9 @@ class ClaimedJob:
     is_trial: bool  # the one job that a half-open breaker has let through
     queued_ms: int  # how long it was claimable
     run: int = 1  # counts how often the job was started over: a result is valid for its own run only
-    claimed_at: float = field(default_factory=time.monotonic)
+    begun_at: float = field(default_factory=time.monotonic)  # when it was claimed, or its attempt began
     lease_ends: float = 0.0  # by the monotonic clock: never later than the lease in the row
+    ended_at: float | None = None  # when its attempt ended; None before
 
     @cached_property
     def name(self) -> str:
@@ -33,6 +34,19 @@ class ClaimedJob:
         """The conditions of every write after the claim: it changes nothing once the lease is lost."""
         return {"id": self.id, "holder": self.holder, "attempt": self.attempt}
 
+    def begin(self) -> None:
+        """Called when the attempt begins: a job that was claimed ahead has waited until then."""
+        self.begun_at = time.monotonic()
+
+    def end(self) -> None:
+        """Called when the attempt has ended. Its outcome may be recorded later, together with others."""
+        self.ended_at = time.monotonic()
+
+    @property
+    def duration_seconds(self) -> float:
+        """Of the attempt, so far or in all."""
+        return (self.ended_at or time.monotonic()) - self.begun_at
+
     @property
     def duration_ms(self) -> int:
-        return int((time.monotonic() - self.claimed_at) * 1000)
+        return int(self.duration_seconds * 1000)

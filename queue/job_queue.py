@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from convertq.queue.breaker import Breaker
-from convertq.queue.claim import ClaimRequest, NextClaim
-from convertq.queue.completion import Completion, FinishedJob
+from convertq.queue.claim import NO_CLAIM, ClaimRequest, NextClaim
+from convertq.queue.completion import Completion, FinishedJob, completion_parameters
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
 from convertq.queue.database.unreadable_row import UnreadableRow
@@ -61,55 +61,43 @@ class JobQueue:
 
     @contextmanager
     def completing(
-        self, finished: FinishedJob, breaker: Breaker, next_claim: NextClaim | None = None
+        self, finished: Sequence[FinishedJob], breaker: Breaker, next_claim: NextClaim | None = None
     ) -> Iterator[Completion]:
-        """The transaction that completes a job. The caller publishes the result inside it, while the row is locked.
+        """The transaction that completes jobs. The caller publishes the results inside it, while the rows are locked.
 
         It is committed at the end of the `with` block; an error in the block rolls everything back. With `next_claim`
-        the same commit claims the next job.
+        the same commit claims the next jobs, unless a trial is completed: the breaker has to be closed before anything
+        else is claimed.
         """
-        with ExitStack() as transaction:
-            claimed = self._complete_and_claim(transaction, finished, next_claim) if next_claim else None
-            if claimed is None:
-                completion = Completion(is_leased=self._complete_alone(transaction, finished, breaker))
-            else:
-                completion = Completion(is_leased=claimed[1]["completed"])
+        is_trial = any(one.job.is_trial for one in finished)
+        request = None if next_claim is None or is_trial else next_claim.request()
+        with self._completed(finished, request) as rows:
+            completion = Completion(leased=set(rows[0]["completed"]))
+            for one in finished:
+                if one.job.id in completion.leased:
+                    breaker.end_trial(self.database, one.job, called=one.outcome.gateway_ok)
             yield completion
-        if next_claim and claimed and completion.is_leased:
-            completion.claim = next_claim.cursor.accept(*claimed)
+        if next_claim and request and len(completion.leased) == len(finished):
+            completion.claim = next_claim.cursor.accept(request, rows)
 
-    def _complete_and_claim(
-        self, transaction: ExitStack, finished: FinishedJob, next_claim: NextClaim
-    ) -> tuple[ClaimRequest, DictRow] | None:
-        """One round trip, and another one for the commit. None means that the completion has to go alone.
+    @contextmanager
+    def _completed(self, finished: Sequence[FinishedJob], request: ClaimRequest | None) -> Iterator[list[DictRow]]:
+        """A next job whose row cannot be read is left to a claim of its own, after which the worker marks it failed."""
+        completion = completion_parameters(finished, self._config.retention_results_days)
+        with ExitStack() as transaction:
+            try:
+                rows = self._begin(transaction, {**(request.parameters if request else NO_CLAIM), **completion})
+            except UnreadableRow:
+                rows = self._begin(transaction, {**NO_CLAIM, **completion})
+            yield rows
 
-        A pooler cannot run a pipeline. A trial has to close the breaker before anything else is claimed. A next job
-        whose row cannot be read is claimed by a statement of its own, after which the worker marks it failed.
-        """
-        if finished.job.is_trial or self.database.connection.is_pooled:
-            return None
-        request = next_claim.cursor.request(next_claim.server, next_claim.holder)
-        parameters = {**request.parameters, "claimant": request.holder, **self._parameters_of(finished)}
-        try:
-            [[row]] = transaction.enter_context(
-                self.database.pipelined_transaction(("complete_and_claim", parameters))
-            )  # fmt: skip
-        except UnreadableRow:
-            return None
-        return request, row
-
-    def _complete_alone(self, transaction: ExitStack, finished: FinishedJob, breaker: Breaker) -> bool:
-        transaction.enter_context(self.database.transaction())
-        is_leased = self.complete_job(finished)
-        if is_leased:
-            breaker.end_trial(self.database, finished.job, called=finished.outcome.gateway_ok)
-        return is_leased
-
-    def complete_job(self, finished: FinishedJob) -> bool:
-        return self.database.one("complete_job", **self._parameters_of(finished)) is not None
-
-    def _parameters_of(self, finished: FinishedJob) -> dict[str, Any]:
-        return finished.parameters(self._config.retention_results_days)
+    def _begin(self, transaction: ExitStack, parameters: dict[str, Any]) -> list[DictRow]:
+        """Completes as the first statement of a transaction. A pooler cannot run a pipeline."""
+        if self.database.connection.is_pooled:
+            transaction.enter_context(self.database.transaction())
+            return self.database.run("complete_and_claim", **parameters)
+        [rows] = transaction.enter_context(self.database.pipelined_transaction(("complete_and_claim", parameters)))
+        return rows
 
     def was_completed(self, job: ClaimedJob) -> bool:
         """Whether this attempt's completion was committed although its answer never came."""
@@ -145,17 +133,20 @@ class JobQueue:
         return self.database.run("find_leased_jobs", holder=holder)
 
     def requeue_worker_jobs(
-        self, holder: str, *, counted: bool, reason: str, except_id: UUID | None = None
+        self,
+        holder: str,
+        *,
+        reason: str,
+        begun: Sequence[UUID] | None = None,
+        counted: bool = True,
+        kept: Sequence[UUID] = (),
     ) -> list[DictRow]:
-        """`except_id` is the job that a living worker knows of, and keeps."""
+        """`begun` are the jobs whose attempt counts, if `counted`; None: all of them. `kept` are the jobs that a living
+        worker knows of."""
         return self.database.run(
-            "requeue_worker_jobs",
-            holder=holder,
-            max_attempts=self._config.retry_max_attempts,
-            counted=counted,
-            reason=reason,
-            except_id=except_id,
-        )
+            "requeue_worker_jobs", holder=holder, max_attempts=self._config.retry_max_attempts, counted=counted,
+            begun=None if begun is None else list(begun), reason=reason, kept=list(kept),
+        )  # fmt: skip
 
     def release_dependants(self, after: DependantPosition | None) -> DependantPosition | None:
         """One slice of what completed jobs have left to release; where to go on from, or None when all was tried."""

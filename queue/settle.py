@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import assert_never
 
 from convertq.queue.breaker import Breaker
@@ -36,11 +37,10 @@ class Settlement:
         self._queue, self._store, self._breaker, self._events = queue, store, breaker, events
 
     def settle(self, job: ClaimedJob, outcome: Outcome, next_claim: NextClaim | None = None) -> Claim | None:
-        """With `next_claim`, the commit of a success claims the next job too: that claim is returned."""
-        claim = None
+        """With `next_claim`, the commit of a success claims the next jobs too: that claim is returned."""
         match outcome:
             case Completed():
-                claim = self._complete(job, outcome, next_claim)
+                return self.complete([FinishedJob(job, outcome)], next_claim)
             case RetryLater():
                 self._schedule_retry(job, outcome)
             case Failed():
@@ -52,23 +52,33 @@ class Settlement:
             case _:
                 assert_never(outcome)
         self._breaker.log_changes(self._queue.database)
-        return claim
+        return None
 
-    def _complete(self, job: ClaimedJob, outcome: Completed, next_claim: NextClaim | None) -> Claim | None:
-        with self._queue.completing(FinishedJob(job, outcome), self._breaker, next_claim) as completion:
-            if completion.is_leased:
-                self._publish(outcome)
-        if not completion.is_leased and not self._queue.was_completed(job):
-            self._abandon(job, ANOTHER_HOLDER)
-            if not self._queue.database.run("get_statuses", ids=[job.id]):
-                # The job was forgotten, and an earlier try, whose commit failed, may have published the result.
-                with contextlib.suppress(OSError):
-                    self._store.remove_result(job.id)
-            return None
-        if outcome.result:
-            outcome.result.discard()
-        self._events.emit(JobCompleted(job, outcome))
+    def complete(self, finished: Sequence[FinishedJob], next_claim: NextClaim | None = None) -> Claim | None:
+        """All of them in one commit; an error leaves all of them as they were."""
+        with self._queue.completing(finished, self._breaker, next_claim) as completion:
+            for one in finished:
+                if one.job.id in completion.leased:
+                    self._publish(one.outcome)
+        for one in finished:
+            if one.job.id in completion.leased or self._queue.was_completed(one.job):
+                self._end_completed(one)
+            else:
+                self._abandon_finished(one.job)
+        self._breaker.log_changes(self._queue.database)
         return completion.claim
+
+    def _end_completed(self, finished: FinishedJob) -> None:
+        if finished.outcome.result:
+            finished.outcome.result.discard()
+        self._events.emit(JobCompleted(finished.job, finished.outcome))
+
+    def _abandon_finished(self, job: ClaimedJob) -> None:
+        self._abandon(job, ANOTHER_HOLDER)
+        if not self._queue.database.run("get_statuses", ids=[job.id]):
+            # The job was forgotten, and an earlier try, whose commit failed, may have published the result.
+            with contextlib.suppress(OSError):
+                self._store.remove_result(job.id)
 
     def _publish(self, outcome: Completed) -> None:
         """Runs inside the transaction that locks the row: a worker without the lease never gets here."""

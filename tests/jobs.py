@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 
 import psycopg
 from convertq.queue.breaker import Breaker
-from convertq.queue.claim import Claim, ClaimCursor, NextClaim
-from convertq.queue.completion import Completion, FinishedJob
+from convertq.queue.claim import NO_CLAIM, Claim, ClaimCursor, NextClaim
+from convertq.queue.completion import Completion, FinishedJob, completion_parameters
 from convertq.queue.config import Config, read_config
 from convertq.queue.database.connection import BoundedConnection
 from convertq.queue.database.database import Database
@@ -143,7 +143,7 @@ def try_claim(conn: Conn, holder: str = HOLDER) -> Claim:
 
 
 def claim(conn: Conn, holder: str = HOLDER) -> ClaimedJob:
-    job, _ = try_claim(conn, holder)
+    job = try_claim(conn, holder).job
     assert job is not None, "there was nothing to claim"
     return job
 
@@ -156,23 +156,28 @@ def claimed(conn: Conn, holder: str = HOLDER, **columns: Any) -> ClaimedJob:
     return job
 
 
-def complete(conn: Conn, job: ClaimedJob, **outcome: Any) -> bool:
-    return queue(conn).complete_job(FinishedJob(job, Completed("/results/x.xml", **outcome)))
+def complete(conn: Conn, job: ClaimedJob, retention_days: int = 30, **outcome: Any) -> bool:
+    """The statement alone: there is no file to publish, and nothing is claimed."""
+    finished = FinishedJob(job, Completed("/results/x.xml", **outcome))
+    [row] = run(conn, "complete_and_claim", **NO_CLAIM, **completion_parameters([finished], retention_days))
+    return bool(row["completed"] == [job.id])
 
 
 def complete_and_claim(
     conn: Conn,
-    job: ClaimedJob,
+    jobs: ClaimedJob | Sequence[ClaimedJob],
     server: str = SERVER,
     holder: str = HOLDER,
     *,
     outcome: Completed = Completed("/x"),  # noqa: B008 - it cannot be changed
+    wanted: int = 1,
     settings: dict[str, Any] | None = None,
 ) -> Completion:
     """In one commit, with no file to publish."""
-    next_claim = NextClaim(cursor(conn, **settings or {}), server, holder)
+    finished = [FinishedJob(job, outcome) for job in ([jobs] if isinstance(jobs, ClaimedJob) else jobs)]
+    next_claim = NextClaim(cursor(conn, **settings or {}), server, holder, wanted)
     breaker, mine = Breaker(config(), Log(config())), queue(conn, **settings or {})
-    with mine.completing(FinishedJob(job, outcome), breaker, next_claim) as completion:
+    with mine.completing(finished, breaker, next_claim) as completion:
         pass
     return completion
 
@@ -305,7 +310,7 @@ def claim_all(connect: Connect, holder: str) -> list[UUID]:
     """Everything that there is to claim, by one worker on a connection of its own."""
     mine = cursor(connect())
     ids = []
-    while (job := mine.claim_job(holder.rpartition("/")[0], holder)[0]) is not None:
+    while (job := mine.claim_job(holder.rpartition("/")[0], holder).job) is not None:
         ids.append(job.id)
     return ids
 

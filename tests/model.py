@@ -50,11 +50,11 @@ class ModelQueue:
         promoted = self._promote_due()
         return job or (self._claim_once(server, holder) if promoted else None)
 
-    def claim_with_completion(self, server: str, holder: str) -> ModelJob | None:
+    def claim_with_completion(self, server: str, holder: str, wanted: int) -> list[ModelJob]:
         """The claim that a completion takes along is tried once, and only while the breaker is closed."""
-        job = self._claim_once(server, holder) if self.breaker == "closed" else None
+        claims = [self._claim_once(server, holder) for _ in range(wanted)] if self.breaker == "closed" else []
         self._promote_due()
-        return job
+        return [job for job in claims if job]
 
     def _claim_once(self, server: str, holder: str) -> ModelJob | None:
         half_open = self.breaker == "half_open" and self.prober == holder and self.trial is None

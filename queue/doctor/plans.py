@@ -7,15 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from convertq import sql
+from convertq.queue.claim import NO_CLAIM, NOTHING_FINISHED
 from convertq.queue.doctor.finding import CheckContext, Finding, bad, ok
-from convertq.queue.scan_budget import START
 
-HOT = ("claim_job", "complete_and_claim", "promote_due_jobs", "reclaim_jobs", "extend_lease", "complete_job")
+HOT = ("complete_and_claim", "promote_due_jobs", "reclaim_jobs", "extend_lease")
 #: one value for every parameter of the hot statements; no row has them
 VALUES: dict[str, Any] = {
-    "id": UUID(int=0), "holder": "doctor/0", "claimant": "doctor/0", "server": "doctor", "attempt": 1, "lease_ttl": 600,
-    "max_attempts": 3, **START.parameters,
-    "check_for_due": True, "due_after": START.created_at, "result_path": "", "retention_days": 30, "event": "{}",
+    **NO_CLAIM, **NOTHING_FINISHED, "id": UUID(int=0), "holder": "doctor/0", "attempt": 1, "max_attempts": 3,
+    "wanted": 1, "check_for_due": True,
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ FENCES = "tests/integration/test_fences.py"
 MODEL = "tests/integration/test_model.py"
 PUBLICATION = "tests/integration/test_publication.py"
 TOGETHER = "tests/integration/test_complete_and_claim.py"
+BATCHES = "tests/lifecycle/test_batches.py"
 RUNS = "tests/integration/test_runs.py"
 TRIAL = "tests/integration/test_trial.py"
 WAITS = "tests/integration/test_retry_waits.py"
@@ -35,8 +36,6 @@ FENCED = (
     "extend_lease",
     "report_progress",
     "lock_lease",
-    "complete_job",
-    "complete_and_claim",
     "schedule_retry",
     "fail_job",
     "requeue_job",
@@ -63,23 +62,38 @@ def mutations() -> Iterator[Mutation]:
         yield statement(name, "without the holder", HOLDER)
         yield statement(name, "without the attempt", ATTEMPT)
     yield statement("reclaim_jobs", "without the cap", "job.attempt_count >= %(max_attempts)s AS", "false AS")
-    yield statement("requeue_worker_jobs", "without the cap", "attempt_count >= %(max_attempts)s AS", "false AS")
-    known = " AND id IS DISTINCT FROM %(except_id)s::uuid"
-    yield statement("requeue_worker_jobs", "without the job that the worker knows of", known)
+    yield statement("requeue_worker_jobs", "without the cap", "attempt >= %(max_attempts)s AS", "false AS")
+    known = " AND id <> ALL (%(kept)s::uuid[])"
+    yield statement("requeue_worker_jobs", "without the jobs that the worker knows of", known)
+    begun = " AND (%(begun)s::uuid[] IS NULL OR id = ANY (%(begun)s::uuid[]))"
+    yield statement("requeue_worker_jobs", "counting what was not begun", begun)
     judged = ("tests/integration/test_reclaim_jobs.py",)
     dead, always = "sql/queries/mark_servers_dead.sql", "OR true OR EXISTS ("
     yield Mutation("silent servers judged without a witness", dead, "OR EXISTS (", always, judged)
     beat, never = "sql/queries/heartbeat_server.sql", "THEN heard_since ELSE"
     yield Mutation("a gap between heartbeats forgotten", beat, "THEN now() ELSE", never, judged)
-    checked, always = "            if completion.is_leased:\n", "            if True:\n"
-    yield Mutation("a result published without the lease", "queue/settle.py", checked, always, (PUBLICATION,))
-    checked = 'Completion(is_leased=claimed[1]["completed"])'
-    always = "Completion(is_leased=True)"
-    yield Mutation(
-        "a result published with the next claim and no lease", "queue/job_queue.py", checked, always, (TOGETHER,)
-    )
+    yield from of_completion()
     yield from of_runs()
     yield from of_rules()
+
+
+def of_completion() -> Iterator[Mutation]:
+    """The fence of each job of a batch, and what depends on it."""
+    holder, attempt = " AND job.leased_by = given.holder", " AND job.attempt_count = given.attempt"
+    name = "complete_and_claim"
+    yield statement(name, "without its fence", holder + attempt)
+    yield statement(name, "without the holder", holder)
+    yield statement(name, "without the attempt", attempt)
+    all_held = "(SELECT count(*) FROM finished) = jsonb_array_length(%(finished)s::jsonb)"
+    yield statement(name, "claiming without the leases", all_held, "true")
+    checked, always = "                if one.job.id in completion.leased:\n", "                if True:\n"
+    yield Mutation("a result published without the lease", "queue/settle.py", checked, always, (PUBLICATION, TOGETHER))
+    death, all_count = "begun=begun, counted=counted", "counted=counted"
+    yield Mutation(
+        "a dead worker's jobs all counted", "worker/supervisor/recovery.py", death, all_count, (BATCHES,)
+    )  # fmt: skip
+    late = "time.monotonic() >= self._batch.is_late_at"
+    yield Mutation("a batch that waits for a slow job", "worker/loop/monitor_thread.py", late, "False", (BATCHES,))
 
 
 def of_runs() -> Iterator[Mutation]:
@@ -108,7 +122,11 @@ def of_rules() -> Iterator[Mutation]:
     yield Mutation("a lease without an end", RULES, "AND isfinite(NEW.lease_expires_at) ", "", (INFINITE,))
     lock = "FOR NO KEY UPDATE SKIP LOCKED"
     yield Mutation(
-        "a claim that a reference keeps away", "sql/queries/claim_job.sql", lock, lock.replace("NO KEY ", ""), (CLAIM,)
+        "a claim that a reference keeps away",
+        "sql/queries/complete_and_claim.sql",
+        lock,
+        lock.replace("NO KEY ", ""),
+        (CLAIM,),
     )
 
 

@@ -343,5 +343,6 @@ def test_opened_by_hand_it_stays_open(conn: Conn) -> None:
     insert_job(conn)
     register_server(conn)
     set_breaker(conn, "open", by_hand=True, probe_after="yesterday")
-    job, state = try_claim(conn)
+    claim = try_claim(conn)
+    job, state = claim.job, claim.state
     assert (job, state.probe_is_due, take_probe(conn)) == (None, False, [])

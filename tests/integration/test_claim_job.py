@@ -38,7 +38,7 @@ from tests.jobs import (
 
 def in_order(conn: Conn) -> list[UUID]:
     ids = []
-    while (job := try_claim(conn)[0]) is not None:
+    while (job := try_claim(conn).job) is not None:
         ids.append(job.id)
     return ids
 
@@ -51,13 +51,13 @@ def test_a_job_that_an_open_insert_refers_to_is_claimed(conn: Conn, connect: Con
     with other.transaction():
         for job_id in (first, second, due):
             other.execute("INSERT INTO job_events (job_id, event_type) VALUES (%s, 'downloaded')", [job_id])
-        claimed_first, _ = mine.claim_job(SERVER, HOLDER)
+        claimed_first = mine.claim_job(SERVER, HOLDER).job
         assert claimed_first is not None
         along = complete_and_claim(bounded, claimed_first).claim
         assert along is not None
         claimed_next = along.job
         assert claimed_next is not None
-        claimed_last, _ = mine.claim_job(SERVER, HOLDER)
+        claimed_last = mine.claim_job(SERVER, HOLDER).job
         assert claimed_last is not None
         assert [claimed_first.id, claimed_next.id, claimed_last.id] == [first, second, due]
 
@@ -111,14 +111,15 @@ def test_a_retry_is_taken_when_it_is_due_and_not_before(conn: Conn) -> None:
 def test_only_queued_jobs_are_claimed(conn: Conn, status: str) -> None:
     insert_job(conn, status)
     before = everything(conn)
-    assert try_claim(conn)[0] is None
+    assert try_claim(conn).job is None
     assert everything(conn) == before
 
 
 def test_nothing_to_claim_is_an_answer_too(conn: Conn) -> None:
-    job, state = try_claim(conn)
+    claim = try_claim(conn)
+    job, state = claim.job, claim.state
     assert job is None
-    assert (state.breaker, state.probe_is_due, state.server_is_active, state.more_to_claim) == (
+    assert (state.breaker, state.probe_is_due, state.server_is_active, state.left_over) == (
         "closed",
         False,
         True,
@@ -129,27 +130,28 @@ def test_nothing_to_claim_is_an_answer_too(conn: Conn) -> None:
 def test_the_last_of_the_queue_wakes_nobody(conn: Conn) -> None:
     for _ in range(3):
         insert_job(conn)
-    assert [try_claim(conn)[1].more_to_claim for _ in range(4)] == [True, True, False, False]
+    assert [try_claim(conn).state.left_over for _ in range(4)] == [1, 1, 0, 0]
 
 
 def test_a_job_that_waits_for_its_retry_is_not_more_to_claim(conn: Conn) -> None:
     insert_job(conn)
     insert_job(conn, retry_after="tomorrow")
-    assert not try_claim(conn)[1].more_to_claim
+    assert not try_claim(conn).state.left_over
 
 
 @pytest.mark.parametrize("status", ["draining", "stopped", "dead"])
 def test_a_server_that_is_not_active_gets_nothing(conn: Conn, status: str) -> None:
     insert_job(conn)
     register_server(conn, status=status)
-    job, state = cursor(conn).claim_job(SERVER, HOLDER)
+    claim = cursor(conn).claim_job(SERVER, HOLDER)
+    job, state = claim.job, claim.state
     assert job is None
     assert not state.server_is_active
 
 
 def test_a_server_that_was_never_registered_gets_nothing(conn: Conn) -> None:
     insert_job(conn)
-    assert cursor(conn).claim_job(SERVER, HOLDER)[0] is None
+    assert cursor(conn).claim_job(SERVER, HOLDER).job is None
 
 
 # -- the breaker --
@@ -159,7 +161,8 @@ def test_a_server_that_was_never_registered_gets_nothing(conn: Conn) -> None:
 def test_an_open_breaker_holds_the_queue(conn: Conn, columns: dict[str, object]) -> None:
     job_id = insert_job(conn)
     set_breaker(conn, "open", **columns)
-    job, state = try_claim(conn)
+    claim = try_claim(conn)
+    job, state = claim.job, claim.state
     assert (job, state.breaker) == (None, "open")
     assert (row_of(conn, job_id)["status"], row_of(conn, job_id)["attempt_count"]) == ("queued", 0)
 
@@ -174,16 +177,16 @@ def test_an_open_breaker_holds_the_queue(conn: Conn, columns: dict[str, object])
 )
 def test_a_claim_learns_whether_a_probe_is_due(conn: Conn, columns: dict[str, object], due: bool) -> None:
     set_breaker(conn, "open", **columns)
-    assert try_claim(conn)[1].probe_is_due is due
+    assert try_claim(conn).state.probe_is_due is due
 
 
 def test_half_open_lets_one_job_through_for_the_one_that_probed(conn: Conn) -> None:
     first, _ = insert_job(conn, priority=1), insert_job(conn)
     set_breaker(conn, "half_open", probe_by=HOLDER)
-    assert try_claim(conn, f"{SERVER}/2")[0] is None
+    assert try_claim(conn, f"{SERVER}/2").job is None
     job = claim(conn)
     assert (job.id, job.is_trial, breaker(conn)["trial_job"]) == (first, True, first)
-    assert try_claim(conn)[0] is None
+    assert try_claim(conn).job is None
 
 
 def test_a_trial_under_way_is_not_probed_again(conn: Conn) -> None:
@@ -191,7 +194,7 @@ def test_a_trial_under_way_is_not_probed_again(conn: Conn) -> None:
     set_breaker(conn, "half_open", probe_by=HOLDER)
     claim(conn)
     conn.execute("UPDATE circuit_breaker SET probe_after = 'yesterday'")
-    assert not try_claim(conn)[1].probe_is_due
+    assert not try_claim(conn).state.probe_is_due
 
 
 # -- many at once --
@@ -221,7 +224,7 @@ def test_a_claim_that_is_rolled_back_leaves_the_job_queued(conn: Conn, connect: 
     register_server(conn)
     doomed = connect()
     doomed.execute("BEGIN")
-    assert cursor(doomed).claim_job(SERVER, HOLDER)[0] is not None
+    assert cursor(doomed).claim_job(SERVER, HOLDER).job is not None
     doomed.execute("ROLLBACK")
     assert claim(conn).id == job_id
 
@@ -230,7 +233,7 @@ def test_a_worker_claims_over_its_own_connection_without_a_transaction_left_open
     register_server(conn)
     insert_job(conn)
     with open_database(database_url) as opened:
-        job, _ = ClaimCursor(opened, config()).claim_job(SERVER, HOLDER)
+        job = ClaimCursor(opened, config()).claim_job(SERVER, HOLDER).job
         assert job is not None
         states = conn.execute("SELECT state FROM pg_stat_activity WHERE application_name = 'convertq:tests'").fetchall()
     assert [row["state"] for row in states] == ["idle"]

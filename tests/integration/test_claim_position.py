@@ -46,7 +46,7 @@ def leave_dead_entries(connect: Connect) -> None:
 def litter(conn: Conn, connect: Connect, mine: ClaimCursor) -> None:
     """Dead entries, and one claim that had to scan them."""
     leave_dead_entries(connect)
-    assert mine.claim_job(SERVER, HOLDER)[0] is not None
+    assert mine.claim_job(SERVER, HOLDER).job is not None
 
 
 def entries_read(conn: Conn, index: str, step: Callable[[], object]) -> int:
@@ -66,7 +66,7 @@ def test_sixteen_idle_workers_of_a_host_do_not_scan_the_dead_entries_each(conn: 
 
     def poll() -> None:
         for worker in workers * 4:
-            assert worker.claim_job(SERVER, HOLDER)[0] is None
+            assert worker.claim_job(SERVER, HOLDER).job is None
 
     assert entries_read(conn, "jobs_claimable", poll) < 3 * DEAD
 
@@ -75,16 +75,16 @@ def test_an_idle_worker_finds_a_new_job_behind_the_dead_entries(conn: Conn, conn
     leave_dead_entries(connect)
     register_server(conn)
     mine = cursor(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0] is None
+    assert mine.claim_job(SERVER, HOLDER).job is None
     claims = []
 
     def claim() -> None:
-        claims.append(mine.claim_job(SERVER, HOLDER)[0])
+        claims.append(mine.claim_job(SERVER, HOLDER).job)
 
     for _ in range(5):
         insert_job(conn)
         assert entries_read(conn, "jobs_claimable", claim) < 100
-        assert mine.claim_job(SERVER, HOLDER)[0] is None
+        assert mine.claim_job(SERVER, HOLDER).job is None
     assert None not in claims
 
 
@@ -101,11 +101,11 @@ def test_the_entries_of_retries_that_were_made_are_not_read_by_every_claim(conn:
 
     def poll() -> None:
         for _ in range(20):
-            assert mine.claim_job(SERVER, HOLDER)[0] is None
+            assert mine.claim_job(SERVER, HOLDER).job is None
 
     assert entries_read(conn, "jobs_waiting_for_retry", poll) < 4 * DEAD
     due = insert_job(conn, retry_after=one(conn, "SELECT now() AS now")["now"])
-    job, _ = mine.claim_job(SERVER, HOLDER)
+    job = mine.claim_job(SERVER, HOLDER).job
     assert job is not None
     assert job.id == due
 
@@ -118,9 +118,9 @@ def test_an_idle_worker_finds_a_job_before_its_position_after_a_bounded_time(
     leave_dead_entries(connect)
     register_server(conn)
     mine = cursor(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0] is None
+    assert mine.claim_job(SERVER, HOLDER).job is None
     job_id = insert_job(conn, **columns)
-    job = eventually(lambda: mine.claim_job(SERVER, HOLDER, known=known)[0], what="the job")
+    job = eventually(lambda: mine.claim_job(SERVER, HOLDER, known=known).job, what="the job")
     assert job is not None
     assert job.id == job_id
 
@@ -134,10 +134,10 @@ def test_no_claim_finds_nothing_for_longer_than_the_longest_pause(
     leave_dead_entries(connect)
     register_server(conn)
     mine = cursor(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0] is None
+    assert mine.claim_job(SERVER, HOLDER).job is None
     insert_job(conn, priority=9)
-    assert mine.claim_job(SERVER, HOLDER, known=True)[0] is None, "it is before the position"
-    assert eventually(lambda: mine.claim_job(SERVER, HOLDER)[0], what="the job")
+    assert mine.claim_job(SERVER, HOLDER, known=True).job is None, "it is before the position"
+    assert eventually(lambda: mine.claim_job(SERVER, HOLDER).job, what="the job")
 
 
 def test_a_job_of_each_priority_is_claimed_although_each_has_dead_entries(conn: Conn, connect: Connect) -> None:
@@ -152,7 +152,7 @@ def test_a_job_of_each_priority_is_claimed_although_each_has_dead_entries(conn: 
     mine = cursor(conn)
     for priority in (0, 5, -5, -5, 5, 0):
         job_id = insert_job(conn, priority=priority)
-        job = eventually(lambda: mine.claim_job(SERVER, HOLDER, known=True)[0], what=f"priority {priority}")
+        job = eventually(lambda: mine.claim_job(SERVER, HOLDER, known=True).job, what=f"priority {priority}")
         assert job is not None
         assert job.id == job_id
 
@@ -190,14 +190,14 @@ def test_in_the_middle_of_a_queue_no_job_is_overlooked_for_long(
     mine = cursor(conn)
     for _ in range(3):
         insert_job(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0]
+    assert mine.claim_job(SERVER, HOLDER).job
     other = connect()
     litter(conn, connect, mine)
     expected, taken = appear(other), []
 
     def is_taken() -> bool:
         insert_job(conn)
-        job, _ = mine.claim_job(SERVER, HOLDER)
+        job = mine.claim_job(SERVER, HOLDER).job
         assert job is not None
         taken.append(job.id)
         return job.id == expected
@@ -212,13 +212,13 @@ def test_a_retry_that_is_due_is_found_wherever_it_is_in_the_order(conn: Conn, co
     mine = cursor(conn)
     for _ in range(3):
         insert_job(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0]
+    assert mine.claim_job(SERVER, HOLDER).job
     litter(conn, connect, mine)
     due = insert_job(conn, created_at="2020-01-01", retry_after=due_since)
 
     def is_claimed() -> bool:
         insert_job(conn)
-        job, _ = mine.claim_job(SERVER, HOLDER)
+        job = mine.claim_job(SERVER, HOLDER).job
         return job is not None and job.id == due
 
     eventually(is_claimed, what="the retry is taken")
@@ -229,11 +229,11 @@ def test_while_nothing_is_slow_the_order_is_strict(conn: Conn) -> None:
     mine = cursor(conn)
     insert_job(conn)
     insert_job(conn)
-    assert mine.claim_job(SERVER, HOLDER)[0]
+    assert mine.claim_job(SERVER, HOLDER).job
     urgent = insert_job(conn, priority=9)
 
     def is_claimed() -> bool:
-        job, _ = mine.claim_job(SERVER, HOLDER)
+        job = mine.claim_job(SERVER, HOLDER).job
         insert_job(conn)
         return job is not None and job.id == urgent
 

@@ -70,7 +70,8 @@ def test_a_trial_under_way_is_named(conn: Conn, environment: Environment) -> Non
 def test_opened_by_hand_nothing_is_claimed_and_nothing_is_probed(conn: Conn, environment: Environment) -> None:
     assert "convertq breaker close" in said(environment, "open")
     make.insert_job(conn)
-    job, state = make.try_claim(conn)
+    claim = make.try_claim(conn)
+    job, state = claim.job, claim.state
     assert job is None
     assert (state.breaker, state.probe_is_due) == ("open", False)
     assert make.run(conn, "take_probe", holder=make.HOLDER, probe_timeout=1, cooldown_ms=0) == []
@@ -146,7 +147,7 @@ def test_a_real_queue_is_held_and_let_go(
     job = make.queued_job(conn, dirs)
     wait_for_row(
         conn,
-        "SELECT pid FROM pg_stat_activity WHERE query LIKE '-- claim_job%%' AND query_start > %s",
+        "SELECT pid FROM pg_stat_activity WHERE query LIKE '-- complete_and_claim%%' AND query_start > %s",
         [make.row_of(conn, job)["created_at"]],
     )
     assert make.status_of(conn, job) == "queued"

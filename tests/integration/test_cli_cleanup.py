@@ -536,7 +536,7 @@ def test_claims_go_on_while_twenty_thousand_expired_jobs_are_cleaned_up(conn: Co
     cleaning = convertq("cleanup", "--json")
     while cleaning.popen.poll() is None and claims < 3000:
         asked = time.monotonic()
-        assert mine.claim_job(SERVER, HOLDER)[0] is not None
+        assert mine.claim_job(SERVER, HOLDER).job is not None
         slowest, claims = max(slowest, time.monotonic() - asked), claims + 1
     assert cleaning.wait(60) == 0
     found = json.loads(cleaning.lines[-1])

@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from convertq.queue.completion import FinishedJob
 from convertq.queue.errors import Code, Failure
-from convertq.queue.outcome import Completed
 from convertq.queue.store.directory_result import DirectoryResult
 
 from tests import jobs as make
@@ -48,8 +46,8 @@ def screen(environment: Environment) -> str:
 
 
 def convert(conn: Conn, gateway_ms: int) -> None:
-    done = FinishedJob(make.claimed(conn), Completed("/x", DirectoryResult("/x", "/x.part", 1), 200, gateway_ms))
-    assert make.queue(conn).complete_job(done)
+    result = DirectoryResult("/x", "/x.part", 1)
+    assert make.complete(conn, make.claimed(conn), result=result, gateway_status=200, gateway_ms=gateway_ms)
 
 
 def failure(code: Code) -> Failure:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -33,6 +31,7 @@ from tests.jobs import (
     begin,
     breaker,
     claimed,
+    complete,
     complete_and_claim,
     config,
     cursor,
@@ -76,9 +75,9 @@ def test_the_next_job_is_claimed_in_the_commit_of_the_one_before(bounded: Conn, 
     job, later, next_id = claimed(bounded), insert_job(bounded), insert_job(bounded, priority=1)
     claim = settled(bounded, files, job)
     assert claim
-    assert claim[0]
-    assert (claim[0].id, claim[0].holder, claim[0].attempt) == (next_id, HOLDER, 1)
-    assert claim[1].more_to_claim
+    assert claim.job
+    assert (claim.job.id, claim.job.holder, claim.job.attempt) == (next_id, HOLDER, 1)
+    assert claim.state.left_over
     assert (status_of(bounded, job), status_of(bounded, next_id)) == ("complete", "processing")
     events = "(job_id, event_type) IN ((%s, 'complete'), (%s, 'processing'))"
     query = f"SELECT count(*), count(DISTINCT xact_id) AS commits FROM job_events WHERE {events}"
@@ -100,17 +99,17 @@ def test_the_new_lease_never_seems_longer_to_its_worker_than_it_is(
     job, next_id = claimed(bounded), insert_job(bounded)
     claim = settled(bounded, files, job)
     assert claim
-    assert claim[0]
+    assert claim.job
     query = "SELECT extract(epoch FROM lease_expires_at - clock_timestamp())::float8 AS left FROM jobs WHERE id = %s"
     left = one(bounded, query, next_id)["left"]
-    assert claim[0].lease_ends - time.monotonic() <= left + 0.01
+    assert claim.job.lease_ends - time.monotonic() <= left + 0.01
 
 
 def test_an_empty_queue_completes_all_the_same(bounded: Conn, files: Files) -> None:
     job = claimed(bounded)
     claim = settled(bounded, files, job)
     assert claim
-    assert claim[0] is None
+    assert claim.job is None
     assert status_of(bounded, job) == "complete"
 
 
@@ -137,7 +136,7 @@ def test_a_result_that_cannot_be_put_in_place_claims_nothing_along(bounded: Conn
 def test_any_error_inside_a_completion_undoes_it_and_the_claim(bounded: Conn, claims: bool) -> None:
     job, other = claimed(bounded), insert_job(bounded)
     next_claim = NextClaim(cursor(bounded), *US) if claims else None
-    finished, gateway_breaker = FinishedJob(job, Completed("/x")), Breaker(config(), Log(config()))
+    finished, gateway_breaker = [FinishedJob(job, Completed("/x"))], Breaker(config(), Log(config()))
     with pytest.raises(ZeroDivisionError), queue(bounded).completing(finished, gateway_breaker, next_claim):
         raise ZeroDivisionError
     assert bounded.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -149,7 +148,7 @@ def test_an_open_breaker_lets_the_completion_through_and_holds_the_claim(bounded
     set_breaker(bounded, "open")
     claim = settled(bounded, files, job)
     assert claim
-    assert (claim[0], claim[1].breaker) == (None, "open")
+    assert (claim.job, claim.state.breaker) == (None, "open")
     assert (status_of(bounded, job), status_of(bounded, other)) == ("complete", "queued")
 
 
@@ -158,7 +157,7 @@ def test_a_trial_closes_the_breaker_before_anything_is_claimed(bounded: Conn, fi
     insert_job(bounded)
     run(bounded, "register_server", server=SERVER, hostname="h", pid=1, version="1", environment="t", concurrency=1)
     set_breaker(bounded, "half_open", probe_by=HOLDER)
-    job, _ = cursor(bounded).claim_job(*US)
+    job = cursor(bounded).claim_job(*US).job
     assert job
     assert (job.id, job.is_trial) == (first, True)
     assert settled(bounded, files, job) is None
@@ -170,9 +169,9 @@ def test_a_job_that_waited_for_this_one_is_queued_with_it_and_claimed_next(bound
     bounded.execute("INSERT INTO job_dependencies VALUES (%s, %s)", [dependant, job.id])
     claim = settled(bounded, files, job)
     assert claim
-    assert claim[0] is None
+    assert claim.job is None
     assert status_of(bounded, dependant) == "queued"
-    following, _ = cursor(bounded).claim_job(*US)
+    following = cursor(bounded).claim_job(*US).job
     assert following
     assert following.id == dependant
     assert events_of(bounded, dependant) == ["created", "queued", "processing"]
@@ -185,7 +184,7 @@ def test_half_a_lease_completes_nothing_and_claims_nothing(bounded: Conn, half: 
     insert_job(bounded)
     before = everything(bounded)
     completion = complete_and_claim(bounded, replace(job, **HALVES[half]))
-    assert (completion.is_leased, completion.claim) == (False, None)
+    assert (completion.leased, completion.claim) == (set(), None)
     assert everything(bounded) == before
 
 
@@ -211,11 +210,11 @@ def test_a_completion_that_claims_writes_what_the_two_would_write(bounded: Conn,
     for kind in kinds:
         bounded.execute("UPDATE jobs SET status = 'failed', error_code = 'UNKNOWN' WHERE status = 'queued'")
         job, next_id = claimed(bounded, attempt_count=1), insert_job(bounded, attempt_count=1)
-        outcome = Completed("/x", gateway_status=200, gateway_ms=7)
+        outcome = Completed("/results/x.xml", gateway_status=200, gateway_ms=7)
         if kind == "together":
             complete_and_claim(bounded, job, outcome=outcome)
         else:
-            assert queue(bounded).complete_job(FinishedJob(job, outcome))
+            assert complete(bounded, job, gateway_status=200, gateway_ms=7)
             assert cursor(bounded).claim_job(*US).job
         rows[kind] = [written(row_of(bounded, which)) for which in (job.id, next_id)]
         rows[kind] += [last_event(bounded, which)["meta"] for which in (job, next_id)]
@@ -223,28 +222,74 @@ def test_a_completion_that_claims_writes_what_the_two_would_write(bounded: Conn,
     assert rows["plain"] == rows["together"]
 
 
-def test_a_completion_that_claims_has_the_same_rules_as_the_two() -> None:
-    """The three statements are apart because one for all cases costs a single job more; what they share is equal."""
-    both, claim, completion = (statement(name) for name in ("complete_and_claim", "claim_job", "complete_job"))
-    fence = "id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s"
-    assert fence in both
-    assert fence in completion
-    shared = [
-        "status = 'queued' AND retry_after IS NULL AND route = %(route)s AND ({claim_order})"
-        " >= (%(after_priority)s, %(after_turn)s, %(after_created_at)s::timestamptz, %(after_id)s)"
-        " ORDER BY {claim_order} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
-        "route = %(route)s AND ({claim_order}) > (-job.priority::bigint, job.turn, job.created_at, job.id)"
-        " ORDER BY {claim_order} LIMIT 1",
-        "retry_after <= now() AND retry_after >= %(due_after)s::timestamptz ORDER BY retry_after LIMIT 1",
-        "WHERE id = %(server)s AND status = 'active') AS server_is_active",
-    ]
-    assert [rule for rule in shared if rule not in claim or rule not in both] == []
+def batch(conn: Conn, number: int) -> list[ClaimedJob]:
+    """So many jobs that one worker has claimed."""
+    return [claimed(conn) for _ in range(number)]
 
 
-def statement(name: str) -> str:
-    """Its text with single spaces and without comments."""
-    text = (Path(__file__).parents[2] / "sql" / "queries" / f"{name}.sql").read_text()
-    return " ".join(re.sub("--.*", "", text).split())
+def test_eight_jobs_are_completed_and_eight_claimed_in_the_claims_order(bounded: Conn) -> None:
+    jobs, waiting = batch(bounded, 8), [insert_job(bounded, priority=n % 3) for n in range(9)]
+    completion = complete_and_claim(bounded, jobs, wanted=8)
+    assert completion.leased == {job.id for job in jobs}
+    assert completion.claim
+    expected = sorted(range(9), key=lambda n: (-(n % 3), n))[:8]
+    assert [job.id for job in completion.claim.jobs] == [waiting[n] for n in expected]
+    assert {status_of(bounded, job) for job in jobs} == {"complete"}
+    assert {(job.holder, job.attempt, job.is_trial) for job in completion.claim.jobs} == {(HOLDER, 1, False)}
+    assert completion.claim.state.left_over == 1
+    commits = "SELECT count(DISTINCT xact_id) AS number FROM job_events WHERE event_type = 'complete'"
+    assert one(bounded, commits)["number"] == 1
+
+
+def test_fewer_jobs_than_wanted_are_all_claimed(bounded: Conn) -> None:
+    [job], waiting = batch(bounded, 1), [insert_job(bounded) for _ in range(3)]
+    claim = complete_and_claim(bounded, job, wanted=8).claim
+    assert claim
+    assert [found.id for found in claim.jobs] == waiting
+    assert claim.state.left_over == 0
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_job_of_a_batch_that_was_lost_stops_no_other_and_nothing_is_claimed(bounded: Conn, half: str) -> None:
+    first, lost, last = (claimed(bounded, attempt_count=1) for _ in range(3))
+    other = insert_job(bounded)
+    before = row_of(bounded, lost)
+    completion = complete_and_claim(bounded, [first, replace(lost, **HALVES[half]), last], wanted=8)
+    assert (completion.leased, completion.claim) == ({first.id, last.id}, None)
+    assert row_of(bounded, lost) == before
+    assert events_of(bounded, lost)[-1] == "processing"
+    assert {status_of(bounded, job) for job in (first, last)} == {"complete"}
+    assert status_of(bounded, other) == "queued"
+
+
+def test_each_job_of_a_batch_has_its_own_result_and_event(bounded: Conn, files: Files) -> None:
+    jobs = batch(bounded, 3)
+    finished = [FinishedJob(job, files.converted(job)) for job in jobs]
+    Settlement(queue(bounded), files, Breaker(config(), Log(config())), JobEvents()).complete(finished)
+    for job in jobs:
+        assert row_of(bounded, job)["result_path"] == str(files.result(job.id))
+        assert files.result(job.id).exists()
+        assert last_event(bounded, job)["meta"]["attempt"] == job.attempt
+
+
+def test_a_batch_with_a_result_that_cannot_be_published_is_left_as_it_was(bounded: Conn, files: Files) -> None:
+    jobs, other = batch(bounded, 3), insert_job(bounded)
+    finished = [FinishedJob(job, files.converted(job)) for job in jobs]
+    files.result(jobs[1].id).write_bytes(b"<broken>")
+    settlement = Settlement(queue(bounded), files, Breaker(config(), Log(config())), JobEvents())
+    with pytest.raises(Failure, match="in the result's place"):
+        settlement.complete(finished, NextClaim(cursor(bounded), *US, wanted=8))
+    assert {status_of(bounded, job) for job in jobs} == {"processing"}
+    assert status_of(bounded, other) == "queued"
+
+
+def test_of_a_batch_only_what_is_leased_is_published(bounded: Conn, files: Files) -> None:
+    kept, lost = batch(bounded, 2)
+    finished = [FinishedJob(job, files.converted(job)) for job in (kept, lost)]
+    taken = lose_lease(bounded, lost)
+    Settlement(queue(bounded), files, Breaker(config(), Log(config())), JobEvents()).complete(finished)
+    assert (files.result(kept.id).exists(), files.result(lost.id).exists()) == (True, False)
+    assert row_of(bounded, lost)["leased_by"] == taken.holder
 
 
 def test_a_retry_that_is_due_is_found_in_the_middle_of_a_queue(bounded: Conn, files: Files) -> None:
@@ -256,8 +301,8 @@ def test_a_retry_that_is_due_is_found_in_the_middle_of_a_queue(bounded: Conn, fi
     for _ in range(2):
         claim = settlement.settle(job, files.left(job), NextClaim(mine, *US))
         assert claim
-        assert claim[0]
-        job = claim[0]
+        assert claim.job
+        job = claim.job
         taken.append(job.id)
     assert due in taken
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from convertq.queue.completion import FinishedJob
-from convertq.queue.outcome import Completed
 
 from tests.jobs import Conn, claimed, complete, everything, last_event, lose_lease, one, queue, row_of
 
@@ -23,7 +21,7 @@ def test_it_ends_the_lease_and_says_where_the_result_is(conn: Conn) -> None:
 @pytest.mark.parametrize(("days", "kept"), [(30, "30 days"), (1, "1 day"), (0, None)])
 def test_the_result_expires_after_its_days_or_never(conn: Conn, days: int, kept: str | None) -> None:
     job = claimed(conn)
-    queue(conn, RETENTION_RESULTS_DAYS=days).complete_job(FinishedJob(job, Completed("x")))
+    assert complete(conn, job, retention_days=days)
     found = one(conn, "SELECT expires_at - completed_at = %s::interval AS kept FROM jobs", kept)
     assert found["kept"] is (None if kept is None else True)
 

@@ -78,7 +78,7 @@ class Walk:
             make.set_status(self.any_connection(), row[0], self.dice.choice(ARROWS[row[1]]))
 
     def own_attempt(self) -> None:
-        job, _ = make.try_claim(self.conn)
+        job = make.try_claim(self.conn).job
         if job is None:
             return
         failure = Failure(Code.GW_5XX, "no", called=True, gateway_ms=self.dice.randrange(200_000))

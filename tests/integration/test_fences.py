@@ -7,20 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from convertq.queue.completion import FinishedJob
 from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_queue import JobQueue
-from convertq.queue.outcome import Completed, Failed, RetryLater
+from convertq.queue.outcome import Failed, RetryLater
 
-from tests.jobs import HOLDER, SERVER, Conn, claimed, everything, queue
+from tests.jobs import HOLDER, SERVER, Conn, claimed, complete, everything, queue
 
 FAILURE = Failure(Code.GW_5XX, "the gateway answered 503")
 WRITES: dict[str, Callable[[JobQueue, ClaimedJob], Any]] = {
     "extend_lease": lambda queue, job: queue.extend_lease(job),
     "report_progress": lambda queue, job: queue.report_progress(job, "reading", 1, 1, 2),
     "lock_lease": lambda queue, job: queue.lock_lease(job),
-    "complete_job": lambda queue, job: queue.complete_job(FinishedJob(job, Completed("/results/a.xml"))),
+    "complete_and_claim": lambda queue, job: complete(queue.database.connection, job),
     "schedule_retry": lambda queue, job: queue.schedule_retry(job, RetryLater(FAILURE, 0)),
     "fail_job": lambda queue, job: queue.fail_job(job, Failed(FAILURE, dead_letter=True)),
     "requeue_job": lambda queue, job: queue.requeue_job(job, "shutdown"),

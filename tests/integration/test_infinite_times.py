@@ -94,9 +94,9 @@ def test_the_position_holds_whatever_was_claimed_last(bounded: Conn, monkeypatch
     mine = cursor(bounded)
     for created_at in ("4713-01-01 00:00+00 BC", "0044-03-15 00:00 BC", "0001-01-01 00:00+00", "294276-12-31 23:59+00"):
         insert_job(bounded, created_at=created_at)
-        job, _ = mine.claim_job("host:1:aaaa", "host:1:aaaa/1")
+        job = mine.claim_job("host:1:aaaa", "host:1:aaaa/1").job
         assert job is not None
-    assert mine.claim_job("host:1:aaaa", "host:1:aaaa/1")[0] is None
+    assert mine.claim_job("host:1:aaaa", "host:1:aaaa/1").job is None
 
 
 def test_a_parked_job_is_not_claimed_and_costs_no_other_anything(conn: Conn, connect: Connect) -> None:

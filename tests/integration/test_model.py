@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from uuid import UUID, uuid4
 
 import pytest
-from convertq.queue.completion import FinishedJob
 from convertq.queue.database.connection import connect
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
-from convertq.queue.outcome import Completed, Failed, RetryLater
+from convertq.queue.outcome import Failed, RetryLater
 from convertq.queue.retry_policy import after_failure
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
@@ -25,11 +24,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from hypothesis.strategies import booleans, data, sampled_from
+from hypothesis.strategies import booleans, data, integers, lists, sampled_from
 from psycopg.sql import SQL, Identifier
 
 from tests.jobs import (
     Conn,
+    complete,
     complete_and_claim,
     cursor,
     queue,
@@ -111,7 +111,8 @@ class QueueMachine(RuleBasedStateMachine):
     def claim(self, worker: Worker) -> ClaimedJob | MultipleResults[ClaimedJob]:
         server, holder = self.servers[worker[0]], self.holder(worker)
         expected = self.model.claim(server, holder)
-        job, state = cursor(self.connections[worker], **SETTINGS).claim_job(server, holder)
+        claim = cursor(self.connections[worker], **SETTINGS).claim_job(server, holder)
+        job, state = claim.job, claim.state
         assert state.server_is_active == (server not in self.model.gone)
         if job is None or expected is None:
             assert job is None
@@ -140,28 +141,37 @@ class QueueMachine(RuleBasedStateMachine):
         held, mine = self.holds(claim), queue(self.connections[worker], **SETTINGS)
         with mine.database.transaction():
             assert mine.lock_lease(claim) == held
-            assert mine.complete_job(FinishedJob(claim, Completed("/results/a.xml"))) == held
+            assert complete(self.connections[worker], claim) == held
             if held and self.model.trial == claim.id:
                 mine.database.run("close_breaker", id=claim.id)
         if held:
             self.model.complete(claim.id)
 
-    @rule(target=claims, claim=claims, worker=sampled_from(WORKERS))
-    def complete_and_claim(self, claim: ClaimedJob, worker: Worker) -> ClaimedJob | MultipleResults[ClaimedJob]:
-        held = self.holds(claim)
+    @rule(
+        target=claims,
+        finished=lists(claims, min_size=1, max_size=8, unique_by=lambda claim: claim.id),
+        wanted=integers(0, 8),
+        worker=sampled_from(WORKERS),
+    )
+    def complete_and_claim(
+        self, finished: list[ClaimedJob], wanted: int, worker: Worker
+    ) -> MultipleResults[ClaimedJob]:
         server, holder = self.servers[worker[0]], self.holder(worker)
-        if claim.is_trial or self.model.trial == claim.id:  # a trial is completed by `complete`
+        if any(claim.is_trial or self.model.trial == claim.id for claim in finished):  # completed by `complete`
             return multiple()
-        completion = complete_and_claim(self.connections[worker], claim, server, holder, settings=SETTINGS)
-        assert completion.is_leased == held
-        if completion.claim is None:
-            return multiple()
-        # The claim comes first: what the completion makes claimable is for the next claim.
-        expected = self.model.claim_with_completion(server, holder)
-        self.model.complete(claim.id)
-        job = completion.claim.job
-        assert (job and (job.id, job.attempt)) == (expected and (expected.id, expected.attempts))
-        return job if job is not None else multiple()
+        held = {claim.id for claim in finished if self.holds(claim)}
+        completion = complete_and_claim(
+            self.connections[worker], finished, server, holder, wanted=wanted, settings=SETTINGS
+        )
+        assert completion.leased == held
+        # The claims come first: what the completion makes claimable is for the next claim.
+        all_held = len(held) == len(finished)
+        expected = self.model.claim_with_completion(server, holder, wanted) if all_held else []
+        for job_id in held:
+            self.model.complete(job_id)
+        claimed = completion.claim.jobs if completion.claim else []
+        assert [(job.id, job.attempt) for job in claimed] == [(job.id, job.attempts) for job in expected]
+        return multiple(*claimed)
 
     @rule(
         claim=claims,

@@ -7,10 +7,13 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from convertq.queue.claim import NO_CLAIM, NOTHING_FINISHED
+from convertq.queue.completion import FinishedJob, completion_parameters
 from convertq.queue.database.database import Database
 from convertq.queue.database.errors import server_is_gone
-from convertq.queue.database.pipeline import BEGIN, COMMIT, _numbered
-from convertq.queue.scan_budget import START
+from convertq.queue.database.pipeline import BEGIN, COMMIT, Statement, _numbered
+from convertq.queue.job import ClaimedJob
+from convertq.queue.outcome import Completed
 from psycopg.pq import TransactionStatus
 
 from tests.conftest import Connect
@@ -18,11 +21,12 @@ from tests.jobs import HOLDER, SERVER, Conn, claimed, insert_job, open_database,
 from tests.waiting import eventually
 
 NOWHERE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
-CLAIM = {
-    "server": SERVER, "holder": HOLDER, "lease_ttl": 600, "check_for_due": False, "due_after": "-infinity",
-    **START.parameters,
-}  # fmt: skip
-ENDING = {"retention_days": 30, "event": "{}"}
+CLAIM = {**NO_CLAIM, **NOTHING_FINISHED, "server": SERVER, "holder": HOLDER, "lease_ttl": 600, "wanted": 1}
+
+
+def completion_of(job: ClaimedJob) -> Statement:
+    parameters = {**NO_CLAIM, **completion_parameters([FinishedJob(job, Completed("x"))], 30)}
+    return "complete_and_claim", parameters
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def test_each_statement_is_answered_with_its_rows(conn: Conn, database: Database
     register_server(conn)
     first, second = insert_job(conn, priority=1), insert_job(conn, mapping="ünï")
     for expected, mapping in ((first, "pt_simon_invoice_v1"), (second, "ünï")):
-        [nothing, [row]] = database.pipeline.run(("lock_lease", NOWHERE), ("claim_job", CLAIM))
+        [nothing, [row]] = database.pipeline.run(("lock_lease", NOWHERE), ("complete_and_claim", CLAIM))
         assert nothing == []
         assert (row["id"], row["mapping"], row["attempt"], row["pretty"]) == (expected, mapping, 1, True)
     assert status_of(conn, second) == "processing"
@@ -47,7 +51,7 @@ def test_a_transaction_may_span_two_trips(conn: Conn, connect: Connect, database
     assert database.connection.info.transaction_status == TransactionStatus.INTRANS
     with pytest.raises(psycopg.errors.LockNotAvailable):
         connect().execute("SELECT FROM jobs FOR UPDATE NOWAIT")
-    database.pipeline.run(("complete_job", {**job.fence, "result_path": None, **ENDING}), COMMIT)
+    database.pipeline.run(completion_of(job), COMMIT)
     assert database.connection.pgconn.transaction_status == TransactionStatus.IDLE
     assert status_of(conn, job) == "complete"
 
@@ -63,10 +67,9 @@ def test_a_transaction_that_is_left_open_is_ended_by_the_server(conn: Conn, data
 
 def test_nothing_of_a_failed_trip_is_kept(conn: Conn, database: Database) -> None:
     job = claimed(conn)
-    broken = {**job.fence, "result_path": "x", **ENDING, "retention_days": "many"}
+    broken = {**job.fence, "lease_ttl": "many"}
     with pytest.raises(psycopg.Error, match="many"):
-        database.pipeline.run(BEGIN, ("complete_job", {**job.fence, "result_path": "x", **ENDING}),
-                            ("complete_job", broken), COMMIT)  # fmt: skip
+        database.pipeline.run(BEGIN, completion_of(job), ("extend_lease", broken), COMMIT)
     assert (row_of(conn, job)["status"], row_of(conn, job)["leased_by"]) == ("processing", HOLDER)
 
 
@@ -105,7 +108,7 @@ def test_statements_that_psycopg_deallocated_are_prepared_again(conn: Conn, data
 def test_a_transaction_whose_statements_were_deallocated_is_not_committed(conn: Conn, database: Database) -> None:
     job = claimed(conn)
     database.pipeline.run(BEGIN, ("lock_lease", job.fence), COMMIT)
-    database.pipeline.run(BEGIN, ("complete_job", {**job.fence, "result_path": "x", **ENDING}))
+    database.pipeline.run(BEGIN, completion_of(job))
     database.connection.execute("DEALLOCATE ALL")
     with pytest.raises(psycopg.errors.InvalidSqlStatementName):
         database.pipeline.run(COMMIT)
@@ -140,8 +143,8 @@ def test_a_connection_that_is_cut_is_an_error_and_not_a_hang(conn: Conn, databas
 
 
 def test_a_percent_sign_and_a_name_used_twice_are_numbered_right() -> None:
-    text, names = _numbered("claim_job", "public")
+    text, names = _numbered("complete_and_claim", "public")
     assert b"%(" not in text
     assert b"%%" not in text
-    assert names[0] in ("holder", "server")
-    assert len(names) == len(set(names)) == 10
+    assert names[0] == "holder"
+    assert len(names) == len(set(names)) == 14

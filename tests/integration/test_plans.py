@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -70,32 +71,25 @@ def load(conn: Conn) -> None:
 
 
 FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
-COMPLETION = {"result_path": "x", "retention_days": 30, "event": "{}"}
+FINISHED = [
+    {"id": str(UUID(int=n)), "holder": HOLDER, "attempt": 1, "result_path": "x", "event": {}} for n in range(1, 9)
+]
 ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
-CLAIM = {"check_for_due": True, "due_after": "-infinity", "holder": HOLDER, "server": SERVER, "lease_ttl": 600}
+CLAIM = {
+    "check_for_due": True, "due_after": "-infinity", "holder": HOLDER, "server": SERVER, "lease_ttl": 600, "wanted": 1,
+    "count_up_to": 1, "finished": "[]", "retention_days": 30,
+}  # fmt: skip
+BATCH = {**CLAIM, **START.parameters, "wanted": 8, "count_up_to": 32}
 PAGE = {
     "owner": "owner 7", "statuses": list(JobStatus), "before_created_at": NEWEST[0], "before_id": NEWEST[1],
     "limit": 51, "heartbeat_timeout": 40,
 }  # fmt: skip
 FROM_THE_START = START.parameters
-CLAIMS = ("claim_job", "complete_and_claim")
 #: Statement: its parameters and the indexes that it is meant to use. jobs_by_status also finds what runs now.
 HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
-    "claim_job": (
-        {**CLAIM, **FROM_THE_START},
-        {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
-    ),
     "complete_and_claim": (
-        {
-            **FENCE,
-            **CLAIM,
-            **FROM_THE_START,
-            "claimant": HOLDER,
-            "result_path": "x",
-            "retention_days": 30,
-            "event": "{}",
-        },
+        {**CLAIM, **FROM_THE_START},
         {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
     "find_claimable_job": (FROM_THE_START, {"jobs_claimable"}),
@@ -115,15 +109,18 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"jobs_pkey"},
     ),
     "lock_lease": (FENCE, {"jobs_pkey"}),
-    "complete_job": (
-        {**FENCE, **COMPLETION},
-        {"jobs_pkey"},
-    ),
     "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey"}),
     "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey"}),
     "requeue_job": ({**FENCE, "reason": "x"}, {"jobs_pkey"}),
     "requeue_worker_jobs": (
-        {"holder": HOLDER, "max_attempts": 3, "counted": True, "reason": "x", "except_id": UUID(int=1)},
+        {
+            "holder": HOLDER,
+            "max_attempts": 3,
+            "counted": True,
+            "begun": [UUID(int=1)],
+            "reason": "x",
+            "kept": [UUID(int=2)],
+        },
         {"jobs_by_status", "jobs_pkey"},
     ),
     "find_owner": ({"id": UUID(int=1)}, {"jobs_pkey"}),
@@ -250,9 +247,17 @@ def test_every_reference_to_a_job_has_an_index(conn: Conn) -> None:
     assert unindexed == []
 
 
-@pytest.mark.parametrize("statement", CLAIMS)
-def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn, statement: str) -> None:
-    found = list(nodes(explain(conn, statement, "force_generic_plan")))
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_a_batch_is_completed_by_key_and_reads_no_table_whole(conn: Conn, mode: str) -> None:
+    found = list(
+        nodes(explain(conn, "complete_and_claim", mode, parameters={**BATCH, "finished": json.dumps(FINISHED)}))
+    )
+    assert not [node for node in found if node["Node Type"] in ("Hash Join", "Merge Join", "Sort", "Incremental Sort")]
+    assert "jobs" not in {node.get("Relation Name") for node in found if node["Node Type"] == "Seq Scan"}
+
+
+def test_a_claim_reads_its_index_in_order_and_sorts_nothing(conn: Conn) -> None:
+    found = list(nodes(explain(conn, "complete_and_claim", "force_generic_plan")))
     assert "jobs_claimable" in {node.get("Index Name") for node in found}
     assert not [node for node in found if node["Node Type"] in ("Sort", "Incremental Sort")]
 
@@ -286,7 +291,6 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
 @pytest.mark.parametrize(
     ("statement", "pages"),
     [
-        ("claim_job", 200),
         ("complete_and_claim", 200),
         ("find_claimable_job", 20),
         ("promote_due_jobs", 60_000),
@@ -301,6 +305,11 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
 def test_a_hot_statement_touches_few_pages(conn: Conn, statement: str, pages: int) -> None:
     plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < pages
+
+
+def test_a_claim_of_eight_touches_few_pages(conn: Conn) -> None:
+    plan = explain(conn, "complete_and_claim", "force_generic_plan", ", ANALYZE, BUFFERS", BATCH)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 900
 
 
 def test_looking_for_dependants_to_release_where_there_are_none_touches_few_pages(conn: Conn) -> None:
@@ -334,7 +343,7 @@ def test_promoting_one_retry_does_not_read_the_queue(conn: Conn) -> None:
 
 def test_an_idle_claim_touches_few_pages(conn: Conn) -> None:
     conn.execute("UPDATE circuit_breaker SET state = 'open', opened_at = now()")
-    plan = explain(conn, "claim_job", "force_generic_plan", ", ANALYZE, BUFFERS")
+    plan = explain(conn, "complete_and_claim", "force_generic_plan", ", ANALYZE, BUFFERS")
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 20
 
 
@@ -346,7 +355,7 @@ def test_a_claim_that_starts_behind_the_last_claimed_key_touches_few_pages(conn:
     )
     position = Position(-last["priority"], last["turn"], last["created_at"], last["id"])
     parameters = {**CLAIM, **position.parameters}
-    plan = explain(conn, "claim_job", "force_generic_plan", ", ANALYZE, BUFFERS", parameters)
+    plan = explain(conn, "complete_and_claim", "force_generic_plan", ", ANALYZE, BUFFERS", parameters)
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
 
 
@@ -370,7 +379,7 @@ def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
     assert counts["processing"] == 50
 
 
-@pytest.mark.parametrize("statement", [*CLAIMS, "find_claimable_job"])
+@pytest.mark.parametrize("statement", ["complete_and_claim", "find_claimable_job"])
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(
     database_url: str, mode: str, statement: str

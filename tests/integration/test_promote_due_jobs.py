@@ -59,7 +59,7 @@ def test_a_claim_does_not_wait_for_one_that_somebody_has_locked(conn: Conn, conn
     other = connect()
     with other.transaction():
         other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [first])
-        assert try_claim(conn)[0] is None
-    job, _ = try_claim(conn)
+        assert try_claim(conn).job is None
+    job = try_claim(conn).job
     assert job is not None
     assert job.id == first

@@ -65,7 +65,7 @@ def test_two_claims_of_one_job_are_one(conn: Conn, here: Conn, there: Conn) -> N
     register_server(conn)
     for _ in range(ROUNDS):
         insert_job(conn)
-        taken = together(lambda: try_claim(here)[0], lambda: try_claim(there, OTHER)[0])
+        taken = together(lambda: try_claim(here).job, lambda: try_claim(there, OTHER).job)
         assert len([job for job in taken if isinstance(job, ClaimedJob)]) == 1
         assert taken.count(None) == 1
 
@@ -243,7 +243,7 @@ def test_two_claims_of_a_half_open_breaker_are_one(conn: Conn, here: Conn, there
         insert_job(conn)
         insert_job(conn)
         set_breaker(conn, "half_open", probe_by=HOLDER)
-        taken = together(lambda: try_claim(here)[0], lambda: try_claim(there, OTHER)[0])
+        taken = together(lambda: try_claim(here).job, lambda: try_claim(there, OTHER).job)
         assert [isinstance(job, ClaimedJob) for job in taken] == [True, False]
 
 

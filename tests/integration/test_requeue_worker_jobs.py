@@ -85,15 +85,31 @@ def test_a_job_that_another_took_meanwhile_stays_with_it(conn: Conn) -> None:
 # -- a claim that a living worker does not know of --
 
 
-def give_back_unknown(conn: Conn, known: UUID | None = None) -> list[UUID]:
-    rows = queue(conn).requeue_worker_jobs(HOLDER, counted=False, reason="the claim was lost", except_id=known)
+def give_back_unknown(conn: Conn, *known: UUID) -> list[UUID]:
+    rows = queue(conn).requeue_worker_jobs(HOLDER, begun=[], reason="the claim was lost", kept=known)
     return [row["id"] for row in rows]
 
 
 def test_the_job_that_the_worker_knows_of_stays_with_it(conn: Conn) -> None:
-    known, lost = claimed(conn), claimed(conn)
-    assert give_back_unknown(conn, known.id) == [lost.id]
-    assert (status_of(conn, known), status_of(conn, lost)) == ("processing", "queued")
+    known, lost, other = claimed(conn), claimed(conn), claimed(conn)
+    assert give_back_unknown(conn, known.id, other.id) == [lost.id]
+    assert [status_of(conn, job) for job in (known, lost, other)] == ["processing", "queued", "processing"]
+
+
+# -- a worker that died with jobs that it had claimed ahead --
+
+
+def test_of_a_dead_workers_jobs_only_the_attempts_that_had_begun_count(conn: Conn) -> None:
+    begun, ahead = claimed(conn), claimed(conn)
+    queue(conn).requeue_worker_jobs(HOLDER, begun=[begun.id], reason="worker died")
+    assert [row_of(conn, job)["attempt_count"] for job in (begun, ahead)] == [1, 0]
+    assert {status_of(conn, job) for job in (begun, ahead)} == {"queued"}
+
+
+def test_a_job_that_was_not_begun_is_never_given_up_for_its_workers_death(conn: Conn) -> None:
+    begun, ahead = claimed(conn, attempt_count=2), claimed(conn, attempt_count=2)
+    queue(conn, RETRY_MAX_ATTEMPTS=3).requeue_worker_jobs(HOLDER, begun=[begun.id], reason="worker died")
+    assert [status_of(conn, job) for job in (begun, ahead)] == ["failed", "queued"]
 
 
 def test_an_abandoned_claim_that_commits_after_the_worker_looked_is_found_later_and_uncounted(

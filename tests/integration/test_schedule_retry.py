@@ -22,13 +22,13 @@ def test_it_waits_for_its_time(conn: Conn) -> None:
         conn,
         "SELECT retry_after BETWEEN now() + interval '30 s' AND now() + interval '60 s' AS kept FROM jobs",
     )["kept"]
-    assert try_claim(conn)[0] is None
+    assert try_claim(conn).job is None
 
 
 def test_without_a_delay_it_comes_back_at_once_with_its_attempt_counted(conn: Conn) -> None:
     job = claimed(conn)
     retry_later(conn, job, delay_ms=0)
-    again, _ = try_claim(conn)
+    again = try_claim(conn).job
     assert again is not None
     assert (again.id, again.attempt) == (job.id, 2)
 

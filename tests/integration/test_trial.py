@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from convertq.queue.breaker import Breaker
 from convertq.queue.database.database import Database
+from convertq.queue.database.pipeline import Statement
 from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import JobEvents
@@ -154,7 +155,7 @@ def test_a_change_that_was_committed_without_an_answer_is_said_once(
     conn: Conn, worker: Worker, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit arrived, its answer did not: the connection ends between the two."""
-    plain = Database.transaction
+    plain, pipelined = Database.transaction, Database.pipelined_transaction
     job = claimed(conn) if ending == "bad" else trial(conn)
     outcome: Outcome = REFUSED if ending == "refused" else BAD if ending == "bad" else worker.converted(job)
 
@@ -165,7 +166,15 @@ def test_a_change_that_was_committed_without_an_answer_is_said_once(
         self.connection.close()
         raise AnswerIsLost
 
+    @contextlib.contextmanager
+    def pipelined_without_an_answer(self: Database, *statements: Statement) -> Any:
+        with pipelined(self, *statements) as rows:
+            yield rows
+        self.connection.close()
+        raise AnswerIsLost
+
     monkeypatch.setattr(Database, "transaction", without_an_answer)
+    monkeypatch.setattr(Database, "pipelined_transaction", pipelined_without_an_answer)
     with pytest.raises(AnswerIsLost):
         worker.settle(job, outcome)
     monkeypatch.undo()

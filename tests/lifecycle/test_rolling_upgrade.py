@@ -55,7 +55,7 @@ def claims(conn: Conn, connect: Connect) -> Iterator[Callable[[], int]]:
         mine = connect()
         while not over.is_set():
             insert_job(mine)
-            claimed[0] += try_claim(mine)[0] is not None
+            claimed[0] += try_claim(mine).job is not None
 
     thread = threading.Thread(target=claim)
     thread.start()

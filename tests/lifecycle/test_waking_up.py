@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import statistics
 import time
@@ -22,7 +23,8 @@ from tests.waiting import Row, eventually
 
 WORKERS = 16
 HOSTS = 8
-CLAIM = "-- claim_job:"
+#: A claim of its own. The one that a completion takes along is prepared under a name that begins with convertq.
+CLAIM = r"(<unnamed>|_pg3_\d+): -- complete_and_claim:"
 ASLEEP = {"WORKER_CONCURRENCY": WORKERS, "WORKER_POLL_INTERVAL_MS": 60000}
 
 
@@ -39,7 +41,7 @@ def log_statements(server: EmbeddedPostgres) -> None:
 def sessions_that(server: EmbeddedPostgres, words: str, since: int) -> set[str]:
     """The names of the sessions that have sent this since the log was so many bytes long."""
     lines = server.log.read_bytes()[since:].decode().splitlines()
-    return {line.partition("|")[0] for line in lines if words in line}
+    return {line.partition("|")[0] for line in lines if re.search(words, line)}
 
 
 def wait_until_all_have_looked(server: EmbeddedPostgres, workers: int) -> None:
@@ -112,7 +114,7 @@ def test_one_job_costs_eight_idle_hosts_at_most_two_claims(
         since = own_postgres.log.stat().st_size
         documents.wait_for(documents.put(), "complete")
         wait_until_nobody_looks(own_postgres)
-        counts.append(own_postgres.log.read_bytes()[since:].decode().count(CLAIM))
+        counts.append(len(re.findall(CLAIM, own_postgres.log.read_bytes()[since:].decode())))
     assert max(counts) <= 2, counts
 
 
@@ -230,5 +232,5 @@ def test_schemas_in_one_database_do_not_wake_each_other(supervisor: Supervisor, 
         conn.execute("SELECT pg_notify('convertq_another_1', '')")
         conn.execute("SELECT pg_notify('convertq_public_1', '')")
         eventually(lambda: sessions_that(own_postgres, CLAIM, since), what="the right channel wakes")
-        claims = own_postgres.log.read_bytes()[since:].decode().count(CLAIM)
+        claims = len(re.findall(CLAIM, own_postgres.log.read_bytes()[since:].decode()))
     assert 1 <= claims <= 2

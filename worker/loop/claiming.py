@@ -7,6 +7,7 @@ from convertq.queue.database.connection import ANSWER_TIMEOUT_SECONDS
 from convertq.queue.job_events import JobClaimed, JobEvents
 from convertq.queue.log.lines import Log
 from convertq.queue.store.protocol import Store
+from convertq.worker.loop.batch_size import DEEP_QUEUE_JOBS
 from convertq.worker.loop.worker_slot import WorkerSlot
 from convertq.worker.supervisor.wake_up import WakeUp
 
@@ -28,21 +29,19 @@ class Claiming:
         claim = cursor.claim_job(self._slot.server_id, self._slot.holder, known=is_woken)
         breaker = claim.state.breaker
         self._log_held("" if breaker == "closed" else "the breaker is open", breaker=breaker)
-        self.announce(claim)
         return claim
 
-    def next_claim(self, cursor: ClaimCursor) -> NextClaim | None:
+    def next_claim(self, cursor: ClaimCursor, wanted: int) -> NextClaim | None:
         """The claim that a completion may take along; None while this host must not claim."""
         if self._store.reason_to_pause():
             return None
-        return NextClaim(cursor, self._slot.server_id, self._slot.holder)
+        return NextClaim(cursor, self._slot.server_id, self._slot.holder, wanted, count_up_to=DEEP_QUEUE_JOBS)
 
     def announce(self, claim: Claim) -> None:
-        """Emits the event, and wakes another worker if there are more jobs: one of this host if possible."""
-        if claim.job is None:
-            return
-        self._events.emit(JobClaimed(claim.job, claim.state.breaker))
-        if claim.state.more_to_claim:
+        """Emits the events, and wakes another worker if there are more jobs: one of this host if possible."""
+        for job in claim.jobs:
+            self._events.emit(JobClaimed(job, claim.state.breaker))
+        if claim.jobs and claim.state.left_over:
             self._wake_up.post()
             if not self._slot.table.has_idle_worker:
                 self._slot.table.request_other_hosts()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from uuid import UUID
 
 from convertq.queue.database.errors import TRANSIENT_ERRORS
-from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import JobEvents, lost_job_requeued
 from convertq.queue.job_queue import DependantPosition, JobQueue
 from convertq.queue.lost_jobs import discard_temporary_files, reclaim_jobs
 from convertq.queue.scan_budget import ScanBudget
 from convertq.queue.store.protocol import Store
+from convertq.worker.loop.worker_slot import WorkerSlot
 
 #: For each worker. It costs nothing at a thousand jobs a second, and little where all workers are idle.
 RECLAIM_EVERY_SECONDS = 10.0
@@ -26,26 +27,33 @@ class QueueMaintenance:
     def __init__(self, store: Store, events: JobEvents, scans: ScanBudget) -> None:
         self._store, self._events, self._scans = store, events, scans
         self._due_at = time.monotonic() + random.uniform(0, RECLAIM_EVERY_SECONDS)
-        self._has_abandoned_job = False  # the row may still name this worker
+        self._abandoned: list[UUID] = []  # jobs whose row may still name this worker
         self._dependants_after: DependantPosition | None = None  # where the next release goes on
 
-    def expect_abandoned_job(self) -> None:
-        """The worker abandoned a job that it had begun: it is requeued as soon as possible, and its attempt counts."""
-        self._has_abandoned_job, self._due_at = True, 0.0
+    def expect_abandoned_jobs(self, ids: Sequence[UUID]) -> None:
+        """The worker abandoned jobs that it had begun: they are requeued soon, and their attempts count."""
+        self._abandoned += ids
+        self._due_at = 0.0
 
-    def requeue_own_jobs(self, queue: JobQueue, holder: str, *, is_first: bool) -> None:
+    def requeue_own_jobs(self, queue: JobQueue, slot: WorkerSlot, *, is_first: bool) -> None:
         """Requeues, on a new connection, everything that this worker leases there.
 
         On the first connection of a process that is what a predecessor in the slot left when it died. Later it is a
         job that this process had to abandon, or one whose claim was committed and not answered: nothing was begun then,
         and the attempt does not count.
         """
-        discard_temporary_files(queue, self._store, holder)
+        discard_temporary_files(queue, self._store, slot.holder)
         reason = "worker died" if is_first else "connection lost during the claim"
-        self._requeue_jobs(queue, holder, None, reason, counted=is_first)
+        self._requeue_jobs(queue, slot.holder, reason, begun=slot.begun if is_first else [])
+        slot.begun = []
 
-    def run_if_due(self, queue: JobQueue, holder: str, claimed: ClaimedJob | None) -> None:
-        """`claimed` is the job that this worker has claimed and not begun, if any."""
+    def requeue_ahead(self, queue: JobQueue, holder: str, reason: str, kept: Sequence[UUID]) -> None:
+        """Requeues the jobs that were claimed ahead and not begun; `kept` are the others of this worker."""
+        for row in queue.requeue_worker_jobs(holder, begun=[], reason=reason, kept=kept):
+            self._events.emit(lost_job_requeued(row, reason))
+
+    def run_if_due(self, queue: JobQueue, holder: str, claimed: Sequence[UUID]) -> None:
+        """`claimed` are the jobs that this worker has claimed and not begun."""
         now = time.monotonic()
         if now < self._due_at or not self._scans.allows_reclaim(now):
             return
@@ -53,7 +61,7 @@ class QueueMaintenance:
         try:
             self._reclaim_jobs(queue)
             # A connection that was given up may have committed a claim after this worker requeued its jobs.
-            self._requeue_jobs(queue, holder, claimed.id if claimed else None, "the claim was lost", counted=False)
+            self._requeue_jobs(queue, holder, "the claim was lost", begun=[], kept=claimed)
             self._release_dependants(queue)
         except TRANSIENT_ERRORS:
             return  # the next time will do
@@ -64,14 +72,14 @@ class QueueMaintenance:
         self._scans.record_reclaim(began, time.monotonic())
 
     def _requeue_jobs(
-        self, queue: JobQueue, holder: str, except_id: UUID | None, reason: str, *, counted: bool
+        self, queue: JobQueue, holder: str, reason: str, *, begun: Sequence[UUID], kept: Sequence[UUID] = ()
     ) -> None:
-        """Requeues everything that this worker leases in the table, except the job with `except_id`."""
-        if self._has_abandoned_job:
-            reason, counted = "lease could not be kept", True
-        for row in queue.requeue_worker_jobs(holder, counted=counted, reason=reason, except_id=except_id):
+        """Requeues everything that this worker leases in the table, except the jobs that it keeps."""
+        if self._abandoned:
+            reason, begun = "lease could not be kept", [*begun, *self._abandoned]
+        for row in queue.requeue_worker_jobs(holder, reason=reason, begun=begun, kept=kept):
             self._events.emit(lost_job_requeued(row, reason))
-        self._has_abandoned_job = False
+        self._abandoned = []
 
     def _release_dependants(self, queue: JobQueue) -> None:
         """A completed job may have very many dependants: they are released in slices, with a job in between."""

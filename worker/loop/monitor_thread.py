@@ -15,6 +15,7 @@ from convertq.queue.errors import Code, Failure
 from convertq.queue.outcome import Completed
 from convertq.worker.loop.attempt import Step
 from convertq.worker.loop.attempt_monitor import AttemptMonitor, Ending
+from convertq.worker.loop.batch import Batch
 from convertq.worker.loop.stopping import Stopping
 from convertq.worker.supervisor.child import exit_on_any_error
 
@@ -23,10 +24,18 @@ ABORT_TIMEOUT_SECONDS = 2.0  # in which an aborted attempt has to return
 
 
 class MonitorThread:
-    """`exit_hung` ends the process when the first thread does not return from an aborted attempt."""
+    """`exit_hung` ends the process when the first thread does not return from an aborted attempt. `settle_late_batch`
+    is called when other jobs of the batch have waited too long for this one."""
 
-    def __init__(self, stopping: Stopping, exit_hung: Callable[[AttemptMonitor, Ending], NoReturn]) -> None:
+    def __init__(
+        self,
+        stopping: Stopping,
+        batch: Batch,
+        settle_late_batch: Callable[[], None],
+        exit_hung: Callable[[AttemptMonitor, Ending], NoReturn],
+    ) -> None:
         self._stopping, self._exit_hung = stopping, exit_hung
+        self._batch, self._settle_late_batch = batch, settle_late_batch
         self._monitor: AttemptMonitor | None = None
         self._lock = threading.Lock()  # while an attempt runs, the thread that holds it may use the connection
         self._sleeps, self._wake_up = False, threading.Semaphore(0)
@@ -48,10 +57,13 @@ class MonitorThread:
         with exit_on_any_error():
             while True:
                 monitor = self._wait_for_monitor()
-                self._stopping.wait_for_signal(CHECK_EVERY_SECONDS)
+                until_late = self._batch.is_late_at - time.monotonic()
+                self._stopping.wait_for_signal(max(0.001, min(CHECK_EVERY_SECONDS, until_late)))
                 with self._lock:
                     if self._monitor is monitor:
                         self._check(monitor)
+                    if self._monitor is not None and time.monotonic() >= self._batch.is_late_at:
+                        self._settle_late_batch()
 
     def _wait_for_monitor(self) -> AttemptMonitor:
         while (monitor := self._monitor) is None:

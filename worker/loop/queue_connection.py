@@ -48,7 +48,7 @@ class QueueConnection:
         if database is None:
             return False
         queue = JobQueue(database, self._config)
-        self._maintenance.requeue_own_jobs(queue, self._slot.holder, is_first=self._opened is None)
+        self._maintenance.requeue_own_jobs(queue, self._slot, is_first=self._opened is None)
         self._opened, self.queue = database, queue
         self.cursor = ClaimCursor(database, self._config, self._slot.table.scans)
         self._slot.show_ready()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, NextClaim
+from convertq.queue.completion import FinishedJob
 from convertq.queue.config import STUCK_AFTER_SECONDS, Config
 from convertq.queue.database.connection import ANSWER_TIMEOUT_SECONDS
 from convertq.queue.database.database import Database
@@ -34,8 +36,8 @@ ChooseNextClaim = Callable[[], NextClaim | None]
 
 
 class Settled(NamedTuple):
-    claim: Claim | None  # of the next job, made by the same commit
-    is_abandoned: bool = False  # the row may still name this worker
+    claim: Claim | None = None  # of the next jobs, made by the same commit
+    abandoned: list[UUID] = []  # noqa: RUF012 - jobs whose rows may still name this worker; the list is never changed
 
 
 class Settling:
@@ -49,16 +51,41 @@ class Settling:
         self._events, self._slot, self._stopping = events, slot, stopping
         self._choose_next_claim = choose_next_claim
 
-    def settle(self, job: ClaimedJob, outcome: Outcome) -> Settled:
+    def complete(self, finished: Sequence[FinishedJob], *, claims: bool = True) -> Settled:
+        """Completes a batch in one commit. Where that fails, each job is settled by itself."""
+        if len(finished) > 1:
+            try:
+                return Settled(self._complete_together(finished, claims=claims))
+            except Failure:
+                pass  # one result cannot be published, and the others can
+            except DATABASE_ERRORS as error:
+                if not self._connection.database.survives(error):
+                    self._connection.drop(error)
+        settled = [
+            self.settle(job, outcome, claims=claims and job is finished[-1].job) for job, outcome in finished
+        ]  # fmt: skip
+        return Settled(settled[-1].claim, [job_id for one in settled for job_id in one.abandoned])
+
+    def complete_once(self, finished: Sequence[FinishedJob]) -> None:
+        """One try, without a claim. Raises Failure, or one of DATABASE_ERRORS."""
+        self._complete_together(finished, claims=False)
+
+    def _complete_together(self, finished: Sequence[FinishedJob], *, claims: bool) -> Claim | None:
+        settlement = self._settlement(self._connection.database.open())
+        claim = settlement.complete(finished, self._choose_next_claim() if claims else None)
+        self._connection.database.mark_working()
+        return claim
+
+    def settle(self, job: ClaimedJob, outcome: Outcome, *, claims: bool = True) -> Settled:
         self._slot.show_busy(job.lease_ends + STUCK_AFTER_SECONDS)
         had_outage = False
         while True:
             database = self._open(job)
             if database is None or (had_outage and self._is_too_late(job)):
                 abandon_job(job, self._store, self._events, "the database did not come back in time")
-                return Settled(None, is_abandoned=True)
+                return Settled(abandoned=[job.id])
             try:
-                recorded = self._record(database, job, outcome)
+                recorded = self._record(database, job, outcome, claims=claims)
             except DATABASE_ERRORS as error:
                 had_outage = True
                 self._connection.drop(error)
@@ -76,18 +103,20 @@ class Settling:
             database.connection.answer_timeout_seconds = max(1.0, min(ANSWER_TIMEOUT_SECONDS, seconds_left))
         return database
 
-    def _record(self, database: Database, job: ClaimedJob, outcome: Outcome) -> Settled | Outcome:
+    def _record(self, database: Database, job: ClaimedJob, outcome: Outcome, *, claims: bool) -> Settled | Outcome:
         """Returns another outcome if that is the one to record. Raises one of DATABASE_ERRORS in an outage."""
         try:
-            return self._settle_on(database, job, outcome)
+            return self._settle_on(database, job, outcome, claims=claims)
         except Failure as failure:
             return after_failure(failure, job.attempt, self._config)
         except DATABASE_ERRORS as error:
             if not self._connection.database.survives(error):
                 raise
-        return self._retry_statement(database, job, outcome)
+        return self._retry_statement(database, job, outcome, claims=claims)
 
-    def _retry_statement(self, database: Database, job: ClaimedJob, outcome: Outcome) -> Settled | Outcome:
+    def _retry_statement(
+        self, database: Database, job: ClaimedJob, outcome: Outcome, *, claims: bool
+    ) -> Settled | Outcome:
         """Called when a statement has failed although the server is there: another session may hold a lock."""
         is_statement_error = self._connection.database.survives
         retrying = Retrying(
@@ -97,7 +126,7 @@ class Settling:
             sleep=self._stopping.pause, before_sleep=lambda state: self._extend_lease(database, job),
         )  # fmt: skip
         try:
-            return retrying(self._settle_on, database, job, outcome)
+            return retrying(self._settle_on, database, job, outcome, claims=claims)
         except Failure as failure:
             return after_failure(failure, job.attempt, self._config)
         except DATABASE_ERRORS as error:
@@ -107,11 +136,14 @@ class Settling:
                 return Interrupted("shutdown")
             return outcome_if_not_recorded(job, outcome, error, self._config)
 
-    def _settle_on(self, database: Database, job: ClaimedJob, outcome: Outcome) -> Settled:
-        settlement = Settlement(JobQueue(database, self._config), self._store, self._breaker, self._events)
-        claim = settlement.settle(job, outcome, self._choose_next_claim())
+    def _settle_on(self, database: Database, job: ClaimedJob, outcome: Outcome, *, claims: bool) -> Settled:
+        next_claim = self._choose_next_claim() if claims else None
+        claim = self._settlement(database).settle(job, outcome, next_claim)
         self._connection.database.mark_working()
-        return Settled(claim, is_abandoned=isinstance(outcome, Lost))
+        return Settled(claim, [job.id] if isinstance(outcome, Lost) else [])
+
+    def _settlement(self, database: Database) -> Settlement:
+        return Settlement(JobQueue(database, self._config), self._store, self._breaker, self._events)
 
     def _extend_lease(self, database: Database, job: ClaimedJob) -> None:
         with contextlib.suppress(*DATABASE_ERRORS):  # the next try to settle shows what is wrong

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import NoReturn
 
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, NextClaim
+from convertq.queue.completion import FinishedJob
 from convertq.queue.config import STUCK_AFTER_SECONDS, Config
 from convertq.queue.database.errors import DATABASE_ERRORS
 from convertq.queue.database.unreadable_row import UnreadableRow
@@ -16,7 +18,7 @@ from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import AttemptStarted
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
-from convertq.queue.outcome import Outcome
+from convertq.queue.outcome import Completed, Failed, Outcome, RetryLater
 from convertq.queue.retry_policy import after_failure
 from convertq.queue.signals import Signals
 from convertq.queue.store import open_store
@@ -24,17 +26,22 @@ from convertq.worker.gateway.client import GatewayClient
 from convertq.worker.gateway.route import GatewayRoute
 from convertq.worker.job_listeners import job_events
 from convertq.worker.loop.attempt_monitor import AttemptMonitor, Ending
+from convertq.worker.loop.batch import Batch
+from convertq.worker.loop.batch_size import BatchSize
 from convertq.worker.loop.claiming import Claiming
 from convertq.worker.loop.conversion import Conversion
 from convertq.worker.loop.maintenance import QueueMaintenance
 from convertq.worker.loop.monitor_thread import MonitorThread
 from convertq.worker.loop.queue_connection import QueueConnection
-from convertq.worker.loop.settling import Settling
+from convertq.worker.loop.settling import Settled, Settling
 from convertq.worker.loop.stopping import HANDLED, Stopping
 from convertq.worker.loop.waiting import Waiting
 from convertq.worker.loop.worker_slot import WorkerSlot
 from convertq.worker.supervisor.status_table import WorkerStatusTable
 from convertq.worker.supervisor.wake_up import WakeUp
+
+#: After the monitor thread could not settle a batch.
+RETRY_LATE_BATCH_SECONDS = 1.0
 
 
 class Worker:
@@ -46,72 +53,84 @@ class Worker:
         self._events, store, breaker = job_events(self._log), open_store(config), Breaker(config, self._log)
         self._stopping = Stopping(Signals(HANDLED), config.worker_shutdown_grace_sec)
         self._gateway = GatewayClient(route)
+        self._batch, self._batch_size = Batch(), BatchSize()
         self._maintenance = QueueMaintenance(store, self._events, status_table.scans)
         self._connection = QueueConnection(config, self._slot, self._stopping, self._maintenance, self._log)
         self._claiming = Claiming(self._slot, store, wake, self._log, self._events)
         self._conversion = Conversion(
             config, self._gateway, store, self._connection.database, self._stopping,
-            MonitorThread(self._stopping, self._exit_from_hung_attempt), self._events,
+            MonitorThread(self._stopping, self._batch, self._settle_late_batch, self._exit_from_hung_attempt),
+            self._events,
         )  # fmt: skip
         self._settling = Settling(
             config, self._connection, store, breaker, self._events, self._slot, self._stopping, self._next_claim
         )
         self._waiting = Waiting(config, self._slot, self._connection, breaker, self._gateway, self._stopping, wake)
-        self._claimed: Claim | None = None  # by the commit that completed the job before
+        self._empty_claim: Claim | None = None  # why there is no job; None: this host must not claim
+        self._jobs_begun = 0
         self._is_hung = False
         self._is_woken = False  # since the last claim
 
     def run(self) -> None:
         self._log("worker_start", pid=os.getpid())
-        while self._claimed or not (self._stopping or self._is_used_up()):
+        while self._batch.ahead or not (self._stopping or self._is_used_up()):
             try:
                 if not self._connect():
                     break
                 self._reclaim()
-                claim = self._claim()
+                job = self._claim()
                 self._connection.mark_working()
             except UnreadableRow as error:
                 self._fail_unreadable_job(error)
             except DATABASE_ERRORS as error:
                 self._connection.drop(error)
             else:
-                if claim is None or claim.job is None:
-                    self._wait(claim)
+                if job is None:
+                    self._wait()
                 else:
-                    outcome = self._process_and_write(claim.job)
-                    self._settle(claim.job, outcome)
+                    outcome = self._process_and_write(job)
+                    self._settle(job, outcome)
         self._connection.close()
 
     def _connect(self) -> bool:
         """Returns False when it is time to stop."""
         if self._connection.is_open:
             return True
-        self._claimed = None  # the new connection requeues it, like everything that this worker still leases
+        self._batch.take_ahead()  # the new connection requeues them, like everything that this worker still leases
         return self._connection.open()
 
     # -- 1. reclaim --
 
     def _reclaim(self) -> None:
-        claimed = self._claimed.job if self._claimed else None
-        self._maintenance.run_if_due(self._connection.queue, self._slot.holder, claimed)
+        if not self._batch.finished:  # a database that is lost here must not lose what is converted
+            self._maintenance.run_if_due(self._connection.queue, self._slot.holder, self._batch.ids)
 
     # -- 2. claim --
 
-    def _claim(self) -> Claim | None:
-        """None means that this host must not claim."""
-        if self._claimed:
-            claim, self._claimed = self._claimed, None
-            return claim
-        is_woken, self._is_woken = self._is_woken, False
-        return self._claiming.claim(self._connection.cursor, is_woken=is_woken)
+    def _claim(self) -> ClaimedJob | None:
+        """The next job of the batch, or of a new claim."""
+        if not self._batch.ahead:
+            is_woken, self._is_woken = self._is_woken, False
+            self._empty_claim = self._claiming.claim(self._connection.cursor, is_woken=is_woken)
+            self._accept(self._empty_claim)
+        return self._batch.ahead.popleft() if self._batch.ahead else None
+
+    def _accept(self, claim: Claim | None) -> None:
+        if claim is not None:
+            self._batch_size.record_claim(claim)
+            self._batch.add(claim.jobs)
+            self._claiming.announce(claim)
 
     def _next_claim(self) -> NextClaim | None:
         """The claim that a completion may take along; None where something else has to follow."""
         if not self._connection.is_open:
             return None  # a new connection first requeues what this worker leases: it must not lease the next job yet
-        if self._stopping or self._is_used_up(after_jobs=1):
+        if self._stopping:
             return None
-        return self._claiming.next_claim(self._connection.cursor)
+        table = self._slot.table
+        size = self._batch_size.choose(is_worker_idle=table.has_idle_worker or table.are_other_hosts_idle)
+        wanted = int(min(size, self._jobs_left)) - len(self._batch.ahead)
+        return self._claiming.next_claim(self._connection.cursor, wanted) if wanted > 0 else None
 
     def _fail_unreadable_job(self, error: UnreadableRow) -> None:
         """The job was claimed and its row cannot be loaded: the job fails with that reason, and the worker goes on."""
@@ -132,9 +151,30 @@ class Worker:
 
     def _process_and_write(self, job: ClaimedJob) -> Outcome:
         """The result is written to a temporary file, which the settlement publishes."""
+        self._slot.begun = [*(one.job.id for one in self._batch.finished), job.id]
         self._slot.show_busy(time.monotonic() + self._config.gateway_timeout_ms / 1000 + STUCK_AFTER_SECONDS)
+        self._jobs_begun += 1
+        job.begin()
         self._events.emit(AttemptStarted(job))
-        return self._conversion.convert(job)
+        outcome = self._conversion.convert(job)
+        job.end()
+        return outcome
+
+    def _settle_late_batch(self) -> None:
+        """Called by the monitor thread, during an attempt that takes longer than the batch was expected to take:
+        completes what is finished, and requeues what is not begun."""
+        self._batch_size.record_trouble()
+        try:
+            if self._batch.finished:
+                self._settling.complete_once(self._batch.finished)
+                self._slot.jobs_done += len(self._batch.take_finished())
+                self._slot.begun = self._slot.begun[-1:]  # the job of the attempt that is running
+            self._requeue_ahead("the job before it took too long")
+        except Failure:  # a result cannot be published: the first thread settles each by itself, after the attempt
+            self._batch.postpone(RETRY_LATE_BATCH_SECONDS)
+        except DATABASE_ERRORS as error:
+            self._drop_if_gone(error)
+            self._batch.postpone(RETRY_LATE_BATCH_SECONDS)
 
     def _exit_from_hung_attempt(self, monitor: AttemptMonitor, ending: Ending) -> NoReturn:
         """Called by the monitor thread. The first thread hangs, in a disk or a name server: the process ends before it
@@ -147,21 +187,72 @@ class Worker:
     # -- 5. settle --
 
     def _settle(self, job: ClaimedJob, outcome: Outcome) -> None:
-        settled = self._settling.settle(job, outcome)
-        if settled.is_abandoned:
-            self._maintenance.expect_abandoned_job()
-        if settled.claim is not None and settled.claim.job is not None:
-            self._claimed = settled.claim
-            self._claiming.announce(settled.claim)
-        self._slot.jobs_done += 1
+        """A completed job of a batch waits for the others, if that takes only a moment."""
+        if isinstance(outcome, Completed):
+            self._batch_size.record_attempt(job.duration_seconds)
+            self._batch.finished.append(FinishedJob(job, outcome))
+            if self._may_wait():
+                return
+            self._settle_finished()
+        else:
+            self._settle_finished(claims=False)
+            self._end(self._settling.settle(job, outcome), 1)
+            if _concerns_other_jobs(outcome):
+                self._batch_size.record_trouble()
+                self._try_to_requeue_ahead("the job before it could not be converted")
+        if self._batch.ahead and self._stopping:
+            self._try_to_requeue_ahead("shutdown")
+
+    def _may_wait(self) -> bool:
+        """Whether the next job of the batch will probably be converted before this one has to be completed."""
+        if not self._batch.ahead or not self._connection.is_open or self._stopping:
+            return False
+        return time.monotonic() + self._batch_size.average_seconds < self._batch.settle_by
+
+    def _settle_finished(self, *, claims: bool = True) -> None:
+        if finished := self._batch.take_finished():
+            self._end(self._settling.complete(finished, claims=claims), len(finished))
+
+    def _end(self, settled: Settled, jobs: int) -> None:
+        if settled.abandoned:
+            self._maintenance.expect_abandoned_jobs(settled.abandoned)
+        self._slot.begun = []
+        self._slot.jobs_done += jobs
+        self._accept(settled.claim)
         self._slot.show_ready()
+
+    def _requeue_ahead(self, reason: str) -> None:
+        """If this fails, the next connection or the next maintenance requeues them. Raises one of DATABASE_ERRORS."""
+        if ahead := self._batch.take_ahead():
+            queue = JobQueue(self._connection.database.open(), self._config)
+            self._maintenance.requeue_ahead(queue, ahead[0].holder, reason, kept=self._slot.begun)
+
+    def _try_to_requeue_ahead(self, reason: str) -> None:
+        try:
+            self._requeue_ahead(reason)
+        except DATABASE_ERRORS as error:
+            self._drop_if_gone(error)
+
+    def _drop_if_gone(self, error: BaseException) -> None:
+        if not self._connection.database.survives(error):
+            self._connection.database.drop(error)
 
     # -- 6. wait --
 
-    def _wait(self, claim: Claim | None) -> None:
+    def _wait(self) -> None:
         self._gateway.close_connection()
-        self._is_woken = self._waiting.wait(claim)
+        self._is_woken = self._waiting.wait(self._empty_claim)
 
-    def _is_used_up(self, after_jobs: int = 0) -> bool:
+    def _is_used_up(self) -> bool:
         """A worker is replaced after a number of jobs, and when its first thread hangs in an aborted attempt."""
-        return self._is_hung or 0 < self._config.worker_max_jobs <= self._slot.jobs_done + after_jobs
+        return self._is_hung or self._jobs_left <= 0
+
+    @property
+    def _jobs_left(self) -> float:
+        """How many more jobs this worker may begin."""
+        return self._config.worker_max_jobs - self._jobs_begun if self._config.worker_max_jobs else math.inf
+
+
+def _concerns_other_jobs(outcome: Outcome) -> bool:
+    """False for an error of this document alone, such as one that the gateway refuses."""
+    return not (isinstance(outcome, RetryLater | Failed) and outcome.failure.gateway_ok is not False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
 
 
@@ -33,6 +36,15 @@ class WorkerSlot:
     def show_busy(self, deadline: float) -> None:
         """The supervisor kills a worker that passes its deadline (by the monotonic clock)."""
         self._write(busy=True, deadline=deadline)
+
+    @property
+    def begun(self) -> list[UUID]:
+        """The jobs whose attempt has begun and whose outcome is not recorded: of this worker, or of the one before."""
+        return self.table.read_begun(self._number)
+
+    @begun.setter
+    def begun(self, ids: Sequence[UUID]) -> None:
+        self.table.write_begun(self._number, ids)
 
     def show_probing(self, deadline: float) -> None:
         self._write(deadline=deadline)

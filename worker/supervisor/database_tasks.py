@@ -144,9 +144,9 @@ class DatabaseTasks:
         self._notify_alive()
         if time.monotonic() < self._retry_at:
             return
-        holder = f"{self._status_table.server_id}/{slot}"
+        holder, begun = f"{self._status_table.server_id}/{slot}", self._status_table.read_begun(slot)
         try:
-            self._recovery.requeue_worker_jobs(self._open(), holder, counted=counted, reason=reason)
+            self._recovery.requeue_worker_jobs(self._open(), holder, begun, counted=counted, reason=reason)
         except DATABASE_ERRORS as error:
             self._handle_error(error)
 

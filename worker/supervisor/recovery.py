@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
 from convertq.queue.config import Config
 from convertq.queue.database.connection import application_name
@@ -57,10 +58,13 @@ class Recovery:
         reclaim_jobs(JobQueue(database, self._config), self._store, self._events)
         self._notify_alive()
 
-    def requeue_worker_jobs(self, database: Database, holder: str, *, counted: bool, reason: str) -> None:
-        """Requeues what a dead worker leased, after ending its session, which may still commit a claim."""
+    def requeue_worker_jobs(
+        self, database: Database, holder: str, begun: Sequence[UUID], *, counted: bool, reason: str
+    ) -> None:
+        """Requeues what a dead worker leased, after ending its session, which may still commit a claim. The attempts
+        that had begun count, if `counted`."""
         end_sessions(database, application_name(holder))
         queue = JobQueue(database, self._config)
         discard_temporary_files(queue, self._store, holder)
-        for row in queue.requeue_worker_jobs(holder, counted=counted, reason=reason):
+        for row in queue.requeue_worker_jobs(holder, begun=begun, counted=counted, reason=reason):
             self._events.emit(lost_job_requeued(row, reason, worker=holder))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from convertq.queue.scan_budget import ScanBudget
 from convertq.worker.supervisor.wake_up import WakeUp
 
 _ROW = struct.Struct("=qqqdqq")  # connected, busy, held, deadline, jobs done, idle
+_BEGUN = struct.Struct("=q128s")  # after each row: how many jobs are begun, and their ids
 _SERVER_BYTES = 512  # for the server's id, at the front
-#: A byte each: the supervisor waits for jobs; a worker requests that other hosts be woken.
-_WAITING, _REQUESTED = _SERVER_BYTES, _SERVER_BYTES + 1
+#: A byte each: the supervisor waits for jobs; a worker requests that other hosts be woken; other hosts were idle then.
+_WAITING, _REQUESTED, _OTHERS_IDLE = _SERVER_BYTES, _SERVER_BYTES + 1, _SERVER_BYTES + 2
 _SCANS = _SERVER_BYTES + 8
 _ROWS = _SCANS + ScanBudget.SIZE
 
@@ -30,7 +33,7 @@ class WorkerStatusTable:
     """Made before the fork. Each row is written by its worker alone, the server's id by the supervisor alone."""
 
     def __init__(self, slots: int) -> None:
-        self._memory = mmap.mmap(-1, _ROWS + slots * _ROW.size)
+        self._memory = mmap.mmap(-1, _ROWS + slots * (_ROW.size + _BEGUN.size))
         self._slots = slots
         self.scans = ScanBudget(self._memory, _SCANS)
         self.supervisor_wake_up = WakeUp()  # posted by workers that have written something for the supervisor
@@ -55,7 +58,16 @@ class WorkerStatusTable:
 
     @staticmethod
     def _offset(slot: int) -> int:
-        return _ROWS + (slot - 1) * _ROW.size
+        return _ROWS + (slot - 1) * (_ROW.size + _BEGUN.size)
+
+    def read_begun(self, slot: int) -> list[UUID]:
+        """The jobs that a worker has begun and not settled. They outlive it: only their attempts count."""
+        count, ids = _BEGUN.unpack_from(self._memory, self._offset(slot) + _ROW.size)
+        return [UUID(bytes=ids[16 * n : 16 * n + 16]) for n in range(count)]
+
+    def write_begun(self, slot: int, ids: Sequence[UUID]) -> None:
+        packed = b"".join(job_id.bytes for job_id in ids)
+        _BEGUN.pack_into(self._memory, self._offset(slot) + _ROW.size, len(ids), packed)
 
     # -- who waits for jobs --
 
@@ -77,6 +89,15 @@ class WorkerStatusTable:
     @is_waiting.setter
     def is_waiting(self, value: bool) -> None:
         self._memory[_WAITING] = int(value)
+
+    @property
+    def are_other_hosts_idle(self) -> bool:
+        """Whether another host waited for jobs when the supervisor looked last."""
+        return self._memory[_OTHERS_IDLE] == 1
+
+    @are_other_hosts_idle.setter
+    def are_other_hosts_idle(self, value: bool) -> None:
+        self._memory[_OTHERS_IDLE] = int(value)
 
     def request_other_hosts(self) -> None:
         """Called by a worker that leaves jobs in the queue while no other worker of its host is idle."""

@@ -109,6 +109,7 @@ class WaitingPlace:
         if self._status_table.has_idle_worker:
             return  # the queue has become empty meanwhile
         woken = database.run("wake_servers", at_most=OTHER_HOSTS_AT_ONCE)[0]["woken"]
+        self._status_table.are_other_hosts_idle = bool(woken)
         pause = WAKE_OTHER_HOSTS_AT_MOST_EVERY_SECONDS if woken else WAKE_AGAIN_AFTER_SECONDS
         self._wake_others_at = time.monotonic() + pause
 
