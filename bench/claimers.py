@@ -2,9 +2,10 @@
 
     python -m bench.claimers        # BENCH_CLAIMERS=16,64,200,400 BENCH_CLAIMERS_SECONDS=8 BENCH_ROUNDS=5
 
-Each connection is a process, as a worker is. It completes its job and claims the next one through the code of the
-worker: in one commit, or the completion in one and the claim in another. There is no gateway and no file, so that
-nothing but the database is measured. The server has its defaults except for `max_connections`.
+Each connection is a process, as a worker is. It completes its jobs and claims the next ones through the code of the
+worker: eight in one commit, as a worker does with quick jobs; one in one commit, as with slow ones; and for comparison,
+the completion in one and the claim in another. There is no gateway and no file, so that nothing but the database is
+measured. The server has its defaults except for `max_connections`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ QUEUED = int(4000 * SECONDS)  # more than any machine here claims in that time
 WARM_UP = 12  # jobs of each connection before the clock: its caches are filled, and its plans are the generic ones
 READY_WITHIN_SECONDS = 120.0
 FEW, MANY = 16, 200  # the connections that the targets compare
-COMMITS = {"one commit": True, "two commits": False}
+#: How many jobs at a time, and whether the completion claims the next ones.
+WAYS = {"eight jobs, one commit": (8, True), "one job, one commit": (1, True), "one job, two commits": (1, False)}
 
 
 @dataclass(frozen=True)
@@ -50,36 +52,37 @@ class Measured:
 Figures = dict[tuple[str, int], list[Measured]]
 
 
-def claim(config: Config, slot: int, in_one_commit: bool, control: Connection) -> None:
+def claim(config: Config, slot: int, way: str, control: Connection) -> None:
     """Reports when it is warm, begins when it receives the end of the time, and sends the number of its jobs."""
     database = Database.open(config.database, "bench", claims=True)
     queue, cursor, holder = JobQueue(database, config), ClaimCursor(database, config), f"{SERVER}/{slot}"
-    breaker, next_claim = Breaker(config, Log(config, SERVER, holder)), NextClaim(cursor, SERVER, holder)
-    job = cursor.claim_job(SERVER, holder).job
+    wanted, in_one_commit = WAYS[way]
+    breaker, next_claim = Breaker(config, Log(config, SERVER, holder)), NextClaim(cursor, SERVER, holder, wanted)
+    jobs = cursor.claim_job(SERVER, holder).jobs
 
-    def complete_and_claim(job: ClaimedJob) -> ClaimedJob | None:
-        finished = [FinishedJob(job, Completed("bench"))]
+    def complete_and_claim(jobs: list[ClaimedJob]) -> list[ClaimedJob]:
+        finished = [FinishedJob(job, Completed("bench")) for job in jobs]
         with queue.completing(finished, breaker, next_claim if in_one_commit else None) as completion:
-            assert completion.leased
-        return (completion.claim or cursor.claim_job(SERVER, holder)).job
+            assert len(completion.leased) == len(jobs)
+        return (completion.claim or cursor.claim_job(SERVER, holder)).jobs
 
     for _ in range(WARM_UP):
-        assert job
-        job = complete_and_claim(job)
+        assert jobs
+        jobs = complete_and_claim(jobs)
     control.send(True)
     end, done = control.recv(), 0
-    while job and time.monotonic() < end:
-        job = complete_and_claim(job)
-        done += 1
+    while jobs and time.monotonic() < end:
+        done += len(jobs)
+        jobs = complete_and_claim(jobs)
     control.send(done)
 
 
-def measure(postgres: DurablePostgres, connections: int, in_one_commit: bool) -> Measured:
-    fork = multiprocessing.get_context("fork")
-    with big_table(postgres, "claimers", Rows(queued=QUEUED + connections * (WARM_UP + 1))) as config:
+def measure(postgres: DurablePostgres, connections: int, way: str) -> Measured:
+    fork, wanted = multiprocessing.get_context("fork"), WAYS[way][0]
+    with big_table(postgres, "claimers", Rows(queued=wanted * (QUEUED + connections * (WARM_UP + 1)))) as config:
         pipes = [fork.Pipe() for _ in range(connections)]
         processes = [
-            fork.Process(target=claim, args=(config, slot, in_one_commit, theirs), daemon=True)
+            fork.Process(target=claim, args=(config, slot, way, theirs), daemon=True)
             for slot, (_, theirs) in enumerate(pipes)
         ]
         for process in processes:
@@ -102,15 +105,18 @@ def measure_all(postgres: DurablePostgres) -> Figures:
     figures: Figures = {}
     for number in range(1, ROUNDS + 1):
         for connections in CONNECTIONS:
-            for name, in_one_commit in COMMITS.items():
-                found = measure(postgres, connections, in_one_commit)
-                figures.setdefault((name, connections), []).append(found)
-                print(f"round {number}: {connections} connections, {name}: {found.rate:.0f} jobs/s", flush=True)
+            for way in WAYS:
+                found = measure(postgres, connections, way)
+                figures.setdefault((way, connections), []).append(found)
+                print(f"round {number}: {connections} connections, {way}: {found.rate:.0f} jobs/s", flush=True)
     return figures
 
 
 def figures_table(figures: Figures) -> str:
-    lines = ["| connections | commits | jobs/s | least–most | PostgreSQL, CPU ms a job |", "|---:|---|---:|---:|---:|"]
+    lines = [
+        "| connections | way | jobs/s | least–most | PostgreSQL, CPU ms a job |",
+        "|---:|---|---:|---:|---:|",
+    ]
     for (name, connections), rounds in figures.items():
         rates = [one.rate for one in rounds]
         spread = f"{min(rates):.0f}–{max(rates):.0f}"
@@ -120,9 +126,9 @@ def figures_table(figures: Figures) -> str:
 
 
 def rows(figures: Figures) -> list[Row]:
-    """For both ways to commit; none when other numbers of connections were asked for."""
+    """For each way; none when other numbers of connections were asked for."""
     found = []
-    for name in COMMITS:
+    for name in WAYS:
         rates = {of: median(one.rate for one in rounds) for (way, of), rounds in figures.items() if way == name}
         cpus = {of: median(one.milliseconds for one in rounds) for (way, of), rounds in figures.items() if way == name}
         if not {FEW, MANY} <= rates.keys():

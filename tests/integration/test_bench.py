@@ -176,7 +176,7 @@ def test_a_small_history_and_a_few_claimers_are_measured(monkeypatch: pytest.Mon
     monkeypatch.setattr(claimers, "QUEUED", 500)
     with DurablePostgres() as postgres:
         measured = [row.measure.partition(",")[0] for row in big_history.rows(postgres, 20, 100)]
-        found = claimers.measure(postgres, connections=2, in_one_commit=True)
+        found = claimers.measure(postgres, connections=2, way="eight jobs, one commit")
     assert measured == [
         "claim p50", "complete p50", "submit p50", "list p50", "stats p50", "retention of a month of events",
     ]  # fmt: skip
