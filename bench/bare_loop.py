@@ -46,6 +46,7 @@ def with_its_own_client() -> Callable[[str], None]:
         attempt = Attempt(client, store, job)
         attempt.convert()
         attempt.result.publish()
+        store.sync_results()
         attempt.result.discard()
 
     return convert

@@ -107,6 +107,7 @@ class OneWorker:
 
     def _publish(self, result: PendingResult) -> None:
         result.publish()
+        self._store.sync_results()
         result.discard()
 
     def _complete(self, transaction: contextlib.AbstractContextManager[Completion]) -> None:

@@ -25,7 +25,7 @@ from convertq.queue.job_events import (
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.outcome import Completed, Failed, Interrupted, Lost, Outcome, RetryLater
 from convertq.queue.retry_policy import after_failure
-from convertq.queue.store.protocol import Store
+from convertq.queue.store.protocol import PendingResult, Store
 
 ANOTHER_HOLDER = "another holder has the job"
 
@@ -57,9 +57,7 @@ class Settlement:
     def complete(self, finished: Sequence[FinishedJob], next_claim: NextClaim | None = None) -> Claim | None:
         """All of them in one commit; an error leaves all of them as they were."""
         with self._queue.completing(finished, self._breaker, next_claim) as completion:
-            for one in finished:
-                if one.job.id in completion.leased:
-                    self._publish(one.outcome)
+            self._publish([one.outcome.result for one in finished if one.job.id in completion.leased])
         for one in finished:
             if one.job.id in completion.leased or self._queue.was_completed(one.job):
                 self._end_completed(one)
@@ -80,12 +78,14 @@ class Settlement:
             with contextlib.suppress(OSError):
                 self._store.remove_result(job.id)
 
-    def _publish(self, outcome: Completed) -> None:
-        """Runs inside the transaction that locks the row: a worker without the lease never gets here."""
-        if outcome.result is None:
-            return
+    def _publish(self, results: Sequence[PendingResult | None]) -> None:
+        """Runs inside the transaction that locks their rows: a worker without the lease never gets here."""
+        pending = [result for result in results if result]
         try:
-            outcome.result.publish()
+            for result in pending:
+                result.publish()
+            if pending:
+                self._store.sync_results()
         except FileExistsError:
             raise Failure(Code.IO_ERROR, "another file is in the result's place") from None
         except OSError as error:

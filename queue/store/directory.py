@@ -21,7 +21,7 @@ from convertq.queue.store.directory_listing import RESULT, SOURCE, TEMPORARY, li
 from convertq.queue.store.directory_result import DirectoryResult
 from convertq.queue.store.directory_source import DirectorySource
 from convertq.queue.store.protocol import JobId, OpenResult, OpenSource, Removed, StoredFile
-from convertq.queue.store.regular_file import discard, is_regular, open_regular
+from convertq.queue.store.regular_file import discard, is_regular, open_regular, sync_directory
 
 #: An unlink waits for the disk or the share, and the rows of a batch stay locked until its last one.
 REMOVAL_THREADS = 8
@@ -113,6 +113,9 @@ class DirectoryStore:
             raise
         found = os.fstat(file.fileno())
         return OpenResult(file, found.st_size, f"{found.st_mtime_ns:x}-{found.st_size:x}")
+
+    def sync_results(self) -> None:
+        sync_directory(self._results)
 
     def remove_result(self, job_id: UUID) -> None:
         Path(self._result(job_id)).unlink(missing_ok=True)

@@ -56,7 +56,8 @@ class PendingResult(Protocol):
         """Makes what was written durable, marked with its run. The sink is still open, and its XML was checked."""
 
     def publish(self) -> None:
-        """Makes it readable at its location. The caller holds the lock on the job's row, with a valid lease.
+        """Makes it readable at its location. The caller holds the lock on the job's row, with a valid lease, and calls
+        `Store.sync_results` before the commit.
 
         It may be repeated after a commit that was lost. Raises FileExistsError when something is at the location that
         is not a whole result of the same run; nothing is ever replaced but a result of an earlier run.
@@ -150,6 +151,9 @@ class Store(Protocol):
 
     def open_result(self, job_id: UUID, location: str | None) -> OpenResult:
         """Raises FileNotFoundError when there is no result, or something that no worker wrote."""
+
+    def sync_results(self) -> None:
+        """Makes durable what was published: once for all results that one commit names."""
 
     def remove_result(self, job_id: UUID) -> None:
         """Removes what may be in the way of the job's next run, or is left of a job that is gone."""

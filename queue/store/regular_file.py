@@ -75,7 +75,8 @@ def rename_into_place(temporary: AnyPath, target: AnyPath) -> None:
 def put_in_place(temporary: AnyPath, result: AnyPath) -> None:
     """A result is written once: a link, unlike a rename, never replaces what another lease holder has put there.
 
-    Raises FileExistsError when another file is there. The temporary file may stay until the caller removes it.
+    Raises FileExistsError when another file is there. The temporary file may stay until the caller removes it. The
+    caller syncs the directory.
     """
     try:
         _link(temporary, result)
@@ -83,7 +84,6 @@ def put_in_place(temporary: AnyPath, result: AnyPath) -> None:
         if os.path.lexists(result):  # perhaps renamed there before a commit that was lost: the caller checks it
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(result)) from None
         raise
-    sync_directory(os.path.dirname(result))  # noqa: PTH120
 
 
 def _link(temporary: AnyPath, result: AnyPath) -> None:

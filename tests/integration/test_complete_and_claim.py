@@ -19,7 +19,7 @@ from convertq.queue.job_events import JobEvents
 from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed
 from convertq.queue.settle import Settlement
-from convertq.queue.store import directory_result
+from convertq.queue.store import directory, directory_result
 
 from tests.conftest import Connect
 from tests.files import Files
@@ -270,6 +270,20 @@ def test_each_job_of_a_batch_has_its_own_result_and_event(bounded: Conn, files: 
         assert row_of(bounded, job)["result_path"] == str(files.result(job.id))
         assert files.result(job.id).exists()
         assert last_event(bounded, job)["meta"]["attempt"] == job.attempt
+
+
+def test_the_results_of_a_batch_are_synced_once_in_place_and_before_the_commit(
+    bounded: Conn, connect: Connect, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, other, synced = batch(bounded, 3), connect(), []
+
+    def look(folder: str) -> None:
+        synced.append((folder, [files.result(job.id).exists() for job in jobs], status_of(other, jobs[0])))
+
+    monkeypatch.setattr(directory, "sync_directory", look)
+    finished = [FinishedJob(job, files.converted(job)) for job in jobs]
+    Settlement(queue(bounded), files, Breaker(config(), Log(config())), JobEvents()).complete(finished)
+    assert synced == [(str(files.results), [True, True, True], "processing")]
 
 
 def test_a_batch_with_a_result_that_cannot_be_published_is_left_as_it_was(bounded: Conn, files: Files) -> None:
