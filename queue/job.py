@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -23,16 +22,15 @@ class ClaimedJob:
     begun_at: float = field(default_factory=time.monotonic)  # when it was claimed, or its attempt began
     lease_ends: float = 0.0  # by the monotonic clock: never later than the lease in the row
     ended_at: float | None = None  # when its attempt ended; None before
+    name: str = field(init=False)  # its id as it is written in paths, headers and log lines
 
-    @cached_property
-    def name(self) -> str:
-        """Its id as it is written in paths, headers and log lines."""
-        return str(self.id)
+    def __post_init__(self) -> None:
+        self.name = str(self.id)
 
     @property
     def fence(self) -> dict[str, Any]:
         """The conditions of every write after the claim: it changes nothing once the lease is lost."""
-        return {"id": self.id, "holder": self.holder, "attempt": self.attempt}
+        return {"id": self.name, "holder": self.holder, "attempt": self.attempt}
 
     def begin(self) -> None:
         """Called when the attempt begins: a job that was claimed ahead has waited until then."""

@@ -10,7 +10,7 @@ import re
 import secrets
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,8 +47,7 @@ class Pipeline:
         self._connection, self._schema = connection, schema
         self._prefix = f"convertq_{secrets.token_hex(4)}"  # unlike any other name prepared on this connection
         self._prepared: dict[str, Prepared] = {}
-        self._columns: dict[str, list[str]] = {}  # of what a statement returns
-        self._transformer = Transformer(connection)
+        self._readers: dict[str, RowReader] = {}  # by the name of the statement
         self._poll = select.poll()
         self._poll.register(connection.pgconn.socket, select.POLLIN)
 
@@ -67,7 +66,14 @@ class Pipeline:
     def _run(self, *statements: Statement) -> list[list[DictRow]]:
         pgconn = self._connection.pgconn
         pgconn.enter_pipeline_mode()
-        wanted = [sent for statement in statements for sent in self._send(pgconn, *statement)]
+        wanted: list[str] = []  # for each result that will come back, the statement's name if it is its own
+        for name, given in statements:
+            if name not in self._prepared:
+                self._prepare(pgconn, name)
+                wanted.append("")
+            prepared = self._prepared[name]
+            pgconn.send_query_prepared(prepared.name, [_as_text(given[key]) for key in prepared.parameters])
+            wanted.append(name)
         pgconn.pipeline_sync()
         results = self._answers(pgconn)
         pgconn.exit_pipeline_mode()
@@ -75,16 +81,11 @@ class Pipeline:
             self._raise(results, wanted)
         return [self._rows(name, result) for result, name in zip(results, wanted, strict=True) if name]
 
-    def _send(self, pgconn: PGconn, name: str, given: dict[str, Any]) -> Iterator[str]:
-        """For each result that will come back, the statement's name if it is its own."""
-        prepared = self._prepared.get(name)
-        if prepared is None:
-            text, parameters = _numbered(name, self._schema)
-            prepared = self._prepared[name] = Prepared(f"{self._prefix}_{name}".encode(), parameters)
-            pgconn.send_prepare(prepared.name, text)
-            yield ""
-        pgconn.send_query_prepared(prepared.name, [_as_text(given[key]) for key in prepared.parameters])
-        yield name
+    def _prepare(self, pgconn: PGconn, name: str) -> None:
+        text, parameters = _numbered(name, self._schema)
+        prepared = self._prepared[name] = Prepared(f"{self._prefix}_{name}".encode(), parameters)
+        pgconn.send_prepare(prepared.name, text)
+        self._readers.pop(name, None)  # a migration may have changed its columns meanwhile
 
     def _raise(self, results: list[PGresult], wanted: list[str]) -> NoReturn:
         """The error of the first statement that failed; the server has skipped those after it."""
@@ -124,14 +125,30 @@ class Pipeline:
     def _rows(self, name: str, result: PGresult) -> list[DictRow]:
         if not result.ntuples:
             return []
-        self._transformer.set_pgresult(result)
-        if name not in self._columns:
-            self._columns[name] = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
-        names = self._columns[name]
+        reader = self._readers.get(name)
+        if reader is None:
+            reader = self._readers[name] = RowReader(self._connection, result)
         try:
-            return self._transformer.load_rows(0, result.ntuples, lambda values: dict(zip(names, values, strict=True)))
+            return reader.read(result)
         except Exception as error:
             raise UnreadableRow(error) from error
+
+
+class RowReader:
+    """Reads the results of one statement. Its columns have the same names and types each time."""
+
+    def __init__(self, connection: BoundedConnection, result: PGresult) -> None:
+        columns = range(result.nfields)
+        self._names = [(result.fname(column) or b"").decode() for column in columns]
+        self._transformer = Transformer(connection)
+        self._transformer.set_pgresult(result)  # chooses how the value of each column is loaded
+
+    def read(self, result: PGresult) -> list[DictRow]:
+        self._transformer.set_pgresult(result, set_loaders=False)
+        return self._transformer.load_rows(0, result.ntuples, self._row)
+
+    def _row(self, values: Sequence[Any]) -> DictRow:
+        return dict(zip(self._names, values, strict=True))
 
 
 def _numbered(name: str, schema: str) -> tuple[bytes, list[str]]:

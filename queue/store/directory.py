@@ -84,8 +84,8 @@ class DirectoryStore:
         return is_regular(self.source_location(job_id))
 
     def open_source(self, job_id: JobId) -> OpenSource:
-        file = open_regular(self.source_location(job_id))
-        return OpenSource(file, os.fstat(file.fileno()).st_size)
+        file, status = open_regular(self.source_location(job_id))
+        return OpenSource(file, status.st_size)
 
     # -- results: a path follows from the id, whatever a foreign writer has put into the row --
 
@@ -106,13 +106,12 @@ class DirectoryStore:
         if location is None:
             raise FileNotFoundError(errno.ENOENT, "the row names no result")
         try:
-            file = open_regular(self._result(job_id))
+            file, status = open_regular(self._result(job_id))
         except OSError as error:
             if error.errno in NOT_A_RESULT:
                 raise FileNotFoundError(errno.ENOENT, _reason(error)) from None
             raise
-        found = os.fstat(file.fileno())
-        return OpenResult(file, found.st_size, f"{found.st_mtime_ns:x}-{found.st_size:x}")
+        return OpenResult(file, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}")
 
     def sync_results(self) -> None:
         sync_directory(self._results)

@@ -56,7 +56,7 @@ class DirectoryResult:
 
 def is_whole(result: str) -> bool:
     try:
-        with open_regular(result) as file:
+        with open_regular(result).file as file:
             check_file(file)
     except (OSError, NotXml):
         return False

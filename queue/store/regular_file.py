@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import io
 import os
 import shutil
 import stat
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from convertq.queue.store.run_mark import AnyPath, mark_run, run_of
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 MODE = 0o640
+READ_BUFFER_BYTES = 64 * 1024  # a usual document is read with one system call
 #: What a file system without hard links answers to link(), and what it answers for a file with too many.
 NO_LINK = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 #: What a kernel or a file system answers that does not know RENAME_NOREPLACE.
@@ -22,13 +27,19 @@ AT_FDCWD = -100
 _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # not in every libc
 
 
-def open_regular(path: AnyPath) -> BinaryIO:
+class OpenFile(NamedTuple):
+    file: BinaryIO
+    status: os.stat_result
+
+
+def open_regular(path: AnyPath) -> OpenFile:
     """Opens it for reading; raises OSError for a symlink, a directory or a pipe, and never waits for one."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        return os.fdopen(descriptor, "rb")
+        return OpenFile(open(descriptor, "rb", READ_BUFFER_BYTES), status)
     except BaseException:
         os.close(descriptor)
         raise
@@ -41,11 +52,22 @@ def is_regular(path: AnyPath) -> bool:
         return False
 
 
+class UnbufferedFile(io.FileIO):
+    """Each write is passed on at once, and whole. A buffer would keep what a full disk has refused, and closing the
+    file would raise that error again, in place of the one that is being handled."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        view, written = memoryview(data), 0
+        while written < len(view):
+            written += super().write(view[written:])
+        return written
+
+
 def create(path: AnyPath) -> BinaryIO:
     """Opens it for writing; nothing may be there, not even a dangling symlink."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     os.fchmod(descriptor, MODE)  # whatever the umask
-    return os.fdopen(descriptor, "wb")
+    return UnbufferedFile(descriptor, "wb")
 
 
 def sync(file: BinaryIO) -> None:
@@ -110,7 +132,7 @@ def _rename_or_copy(temporary: AnyPath, result: AnyPath) -> None:
             raise OSError(number, os.strerror(number), str(result))
     # A worker that is paused in here for longer than its lease goes on writing to a file of its own: a rename over a
     # name that it reserved could replace a newer result by then. A copy that was cut off is not whole, and is removed.
-    with open_regular(temporary) as source, create(result) as sink:
+    with open_regular(temporary).file as source, create(result) as sink:
         shutil.copyfileobj(source, sink)
         mark_run(sink, run_of(temporary) or 1)
         sync(sink)

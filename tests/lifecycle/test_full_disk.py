@@ -43,9 +43,22 @@ def test_a_disk_that_fills_while_a_result_is_written_fails_the_job_once_and_leav
 ) -> None:
     gateway.script(big(MEGABYTES * 2))
     supervisor(WORKER_CONCURRENCY=1)
-    row = documents.wait_for(documents.put())
+    check_failed_once(documents.wait_for(documents.put()))
+    assert list(documents.results.iterdir()) == []
+    assert documents.wait_for(documents.put())["status"] == "complete"
+
+
+def test_a_small_result_that_does_not_fit_fails_the_job_once(
+    disk: SmallDisk, supervisor: Supervisor, documents: Documents
+) -> None:
+    disk.fill()
+    supervisor(WORKER_CONCURRENCY=1)
+    check_failed_once(documents.wait_for(documents.put()))
+    disk.free()
+    assert list(documents.results.iterdir()) == []
+
+
+def check_failed_once(row: dict[str, object]) -> None:
     assert (row["status"], row["error_code"], row["dead_letter"]) == ("failed", "IO_ERROR", False)
     assert row["error_message"] == "the result cannot be written: the disk is full"
     assert row["attempt_count"] == 1
-    assert list(documents.results.iterdir()) == []
-    assert documents.wait_for(documents.put())["status"] == "complete"

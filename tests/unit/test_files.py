@@ -92,7 +92,7 @@ def test_a_new_file_never_takes_the_place_of_anything(files: Files) -> None:
 
 def test_a_regular_file_is_read(files: Files) -> None:
     files.source(JOB).write_bytes(b"%PDF-")
-    with open_regular(files.source(JOB)) as source:
+    with open_regular(files.source(JOB)).file as source:
         assert source.read() == b"%PDF-"
     assert is_regular(files.source(JOB))
 

@@ -18,6 +18,8 @@ from convertq.worker.gateway.form import Form
 from convertq.worker.gateway.progress import Progress
 from convertq.worker.gateway.route import GatewayRoute
 
+END_OF_HEADERS = b"\r\n\r\n"
+
 
 class GatewayClient:
     """Belongs to one worker: calls that follow each other at once share a connection."""
@@ -26,7 +28,7 @@ class GatewayClient:
         self._route = route
         self.timeout_seconds = route.timeout_seconds
         self.form = Form(route.file_field, route.fields)
-        self.connection = GatewayConnection(route.endpoint)
+        self.connection = GatewayConnection(route.endpoint, route.timeout_seconds)
         headers = {"Content-Type": self.form.content_type, "Accept": route.accept, "Accept-Encoding": "identity"}
         self.headers = route.endpoint.request_headers("POST", route.path, headers)
 
@@ -37,11 +39,11 @@ class GatewayClient:
     def is_healthy(self, timeout_seconds: float) -> bool:
         """The breaker's probe. A gateway without the health path is healthy if its answer says just that."""
         headers = self._route.endpoint.request_headers("GET", self._route.health_path, {})
-        connection = GatewayConnection(self._route.endpoint)
+        connection = GatewayConnection(self._route.endpoint, timeout_seconds)
         watchdog = threading.Timer(timeout_seconds, connection.abort)  # for an answer that arrives byte by byte
         watchdog.start()
         try:
-            with connection.exchange(headers, (), timeout_seconds) as answer:
+            with connection.exchange([headers + END_OF_HEADERS]) as answer:
                 return 200 <= answer.status < 300 or answer.status in (404, 405)
         except NETWORK_ERRORS:
             return False
@@ -96,22 +98,20 @@ class GatewayCall:
         before, after = form.before_file(self._job), form.after_file(self._job)
         length = len(before) + size + len(after)
         headers = f"\r\nContent-Length: {length}\r\nX-Correlation-ID: {self._job.name}".encode()
-        body = self._body(before, source.file, size, after)
-        with self._client.connection.exchange(
-            self._client.headers + headers, body, self._client.timeout_seconds
-        ) as answer:
+        beginning = b"".join((self._client.headers, headers, END_OF_HEADERS, before))
+        with self._client.connection.exchange(self._request(beginning, source.file, size, after)) as answer:
             self.status = answer.status
             refuse_unless_xml(answer)
             self._receive(answer, sink)
 
-    def _body(self, before: bytes, source: BinaryIO, size: int, after: bytes) -> Iterator[bytes]:
+    def _request(self, before: bytes, source: BinaryIO, size: int, after: bytes) -> Iterator[bytes]:
         """A small file goes out in one piece with what surrounds it."""
         while size > CHUNK_BYTES:
             yield before + self._read(source, CHUNK_BYTES)
             before, size = b"", size - CHUNK_BYTES
         last = self._read(source, size)
         self._progress.step = "converting"
-        yield before + last + after
+        yield b"".join((before, last, after))
 
     def _read(self, source: BinaryIO, size: int) -> bytes:
         """A read error is the disk's, and must not look like one of the network."""

@@ -7,6 +7,7 @@ a pool of urllib3 0.31, 0.75, 0.72; http.client 0.17, 0.48, 0.47; this 0.11, 0.3
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -21,25 +22,28 @@ KEEP_SECONDS = 1.0
 
 
 class GatewayConnection:
-    """Made after the fork. One request at a time."""
+    """Made after the fork. One request at a time; `timeout_seconds` bounds each wait for the network."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    _poll: select.poll  # for the socket of `_connection`
+
+    def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
+        self._endpoint, self._timeout_seconds = endpoint, timeout_seconds
         self._connection: HTTPConnection | None = None
         self._used_at = 0.0
 
     @contextlib.contextmanager
-    def exchange(self, headers: bytes, body: Iterable[bytes], timeout_seconds: float) -> Iterator[Answer]:
-        """Sends a request and yields its answer; `timeout_seconds` bounds each wait for the network.
+    def exchange(self, request: Iterable[bytes]) -> Iterator[Answer]:
+        """Sends a request, piece by piece, and yields its answer.
 
         The connection is closed unless the answer was read to its end.
         """
         answer: Answer | None = None
         try:
-            opened = self._open(timeout_seconds)
+            opened = self._open()
             # A gateway that answers before it has read the whole upload may then close: its answer counts.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                _send(opened, headers, body)
+                for piece in request:
+                    opened.sendall(piece)
             answer = Answer(opened)
             yield answer
         finally:
@@ -47,15 +51,19 @@ class GatewayConnection:
                 self.close()
             self._used_at = time.monotonic()
 
-    def _open(self, timeout_seconds: float) -> socket.socket:
-        """Returns the kept connection, unless it is too old, or readable: closed, or with bytes after an answer."""
-        connection = self._connection
-        if connection is None or time.monotonic() - self._used_at >= KEEP_SECONDS or not connection.is_connected:
+    def _open(self) -> socket.socket:
+        if self._connection is None or not self._is_usable(self._connection):
             self.close()
-            connection = self._connection = self._endpoint.connect(timeout_seconds)
-        opened: socket.socket = connection.sock
-        opened.settimeout(timeout_seconds)
+            self._connection = self._endpoint.connect(self._timeout_seconds)
+            self._poll = select.poll()
+            self._poll.register(self._connection.sock, select.POLLIN)
+        opened: socket.socket = self._connection.sock
         return opened
+
+    def _is_usable(self, connection: HTTPConnection) -> bool:
+        """False if it is closed, too old, or readable: then the gateway has closed it, or has sent another answer."""
+        is_young = time.monotonic() - self._used_at < KEEP_SECONDS
+        return is_young and connection.sock is not None and not self._poll.poll(0)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -66,11 +74,3 @@ class GatewayConnection:
         if self._connection is not None and (opened := self._connection.sock) is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(opened, socket.SHUT_RDWR)
-
-
-def _send(to: socket.socket, headers: bytes, body: Iterable[bytes]) -> None:
-    """The headers and the first piece of the body go out together."""
-    pieces = iter(body)
-    to.sendall(headers + b"\r\n\r\n" + next(pieces, b""))
-    for piece in pieces:
-        to.sendall(piece)

@@ -53,8 +53,8 @@ class Conversion:
             )
             if ending is not None:
                 return ending
-        nothing = Failure(Code.UNKNOWN, "the attempt returned nothing")
-        return self._monitor_thread.run(monitor, attempt.convert) or nothing
+        ending = self._monitor_thread.run(monitor, attempt.convert)
+        return ending if ending is not None else Failure(Code.UNKNOWN, "the attempt returned nothing")
 
     def _remove_leftover(self, job: ClaimedJob, result: PendingResult) -> Failure | None:
         """Removes an unusable result, while the row is locked: without the lease it might be the whole result of

@@ -124,17 +124,19 @@ class DatabaseTasks:
         return self._waiting.next_at if self._database.current and not self._is_draining else float("inf")
 
     def read_notifications(self) -> None:
-        """Reads what has arrived, without waiting for more."""
+        """Reads what has arrived, without waiting for more. Notifications first: a job waits for them."""
+        if self._database.current is not None:
+            try:
+                self._read_from(self._database.current)
+            except DATABASE_ERRORS as error:
+                self._handle_error(error)
         self._status_table.supervisor_wake_up.take()
-        database = self._database.current
-        if database is None:
-            return
-        try:
-            database.connection.pgconn.consume_input()
-            while database.connection.pgconn.notifies():
-                self._waiting.handle_notification()
-        except DATABASE_ERRORS as error:
-            self._handle_error(error)
+
+    def _read_from(self, database: Database) -> None:
+        pgconn = database.connection.pgconn
+        pgconn.consume_input()
+        while pgconn.notifies():
+            self._waiting.handle_notification()
 
     # -- for its workers, and at the end --
 
