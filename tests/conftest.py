@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,12 @@ Environment = Callable[..., dict[str, str]]
 Convertq = Callable[..., Process]
 Supervisor = Callable[..., Process]
 Web = Callable[..., Site]
+
+#: A shell ignores these signals for a job in the background, and so does nohup. What is ignored stays ignored in every
+#: process that a test starts; what has a handler gets the default there.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 #: Short enough for tests, long enough for a busy machine.
 SETTINGS = {
@@ -205,7 +212,7 @@ def supervisor(convertq: Convertq) -> Supervisor:
 
     def supervisor(**overrides: object) -> Process:
         process = convertq("worker", "run", **overrides)
-        process.wait_for_event("ready", timeout=15)
+        process.wait_for_event("ready")
         return process
 
     return supervisor
