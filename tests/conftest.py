@@ -22,6 +22,7 @@ from psycopg.rows import dict_row
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
+from tests.copied_postgres import CopiedPostgres
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row
@@ -150,11 +151,19 @@ def conn(connect: Connect) -> psycopg.Connection[Row]:
     return connect()
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[EmbeddedPostgres]:
-    """A migrated server that the test may stop and start; it listens on TCP."""
+@pytest.fixture(scope="session")
+def migrated_server() -> Iterator[EmbeddedPostgres]:
+    """The server whose files `own_postgres` copies; it is stopped."""
     with EmbeddedPostgres(port=0) as server:
         migrate(server.url())
+        server.stop()
+        yield server
+
+
+@pytest.fixture
+def own_postgres(migrated_server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    """A migrated server that the test may stop and start; it listens on TCP."""
+    with CopiedPostgres(migrated_server) as server:
         yield server
 
 

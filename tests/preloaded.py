@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 #: These run for long, or must choose what they import before anything else is there.
-STARTED_AFRESH = {("demo",), ("gateway",), ("top",), ("web",), ("worker",)}
+STARTED_AFRESH = {("demo",), ("gateway",), ("web",), ("worker",)}
 MODULES = ("psycopg", "psycopg.types.json", "requests", "convertq.queue.database.connection")
 STARTUP_VARIABLES = ("PYTHON", "LANG", "LC_")  # the interpreter reads them before it runs a line
 PR_SET_PDEATHSIG = 1
@@ -92,7 +92,8 @@ class Preloaded:
 
 def can_run(arguments: tuple[str, ...], environment: Mapping[str, str]) -> bool:
     """Whether a fork shows the same as a start: not where the interpreter itself would start differently."""
-    return _startup(environment) == _startup(_own_environment()) and arguments[:1] not in STARTED_AFRESH
+    is_short = arguments[:1] not in STARTED_AFRESH and (arguments[:1] != ("top",) or "--once" in arguments)
+    return is_short and _startup(environment) == _startup(_own_environment())
 
 
 def _own_environment() -> dict[str, str]:
