@@ -6,8 +6,10 @@ of its own with its own environment, descriptors, signals and exit code.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -17,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -193,10 +196,24 @@ def _preload() -> None:
         importlib.import_module(module)
 
 
+def _run_command() -> None:
+    """Ends without the interpreter's own clean-up, which writes to every page that it shares with the parent."""
+    from convertq.cli.main import main
+
+    try:
+        main()
+    except SystemExit as ending:
+        if not isinstance(ending.code, int) or threading.active_count() > 1:
+            raise
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ending.code)
+
+
 if __name__ == "__main__":
     _die_with_parent()
     _preload()
+    gc.freeze()  # a collection in a child would copy all of these pages
     serve(socket.socket(fileno=int(sys.argv[1])))
-    from convertq.cli.main import main
-
-    main()
+    _run_command()
