@@ -14,7 +14,7 @@ from tests.proxies import caddy, find_caddy, find_nginx, nginx
 from tests.waiting import WAIT_SECONDS, eventually
 from tests.web_client import Site
 
-REQUESTS = 2000  # bench.keep_alive sends 10,000
+REQUESTS = 1000  # bench.keep_alive sends 10,000
 GET = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 ALIVE = b'{"status": "alive"}\n'
 LARGE_BYTES = 400_000  # the limit of the shared server is a million

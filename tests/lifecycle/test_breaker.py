@@ -10,7 +10,7 @@ from tests.gateway_behaviours import ok, status
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 
-JOBS = 500
+JOBS = 200
 WINDOW = 20
 #: The backoff is longer than the time in which the breaker opens: no job can use up its attempts before that.
 SETTINGS = {

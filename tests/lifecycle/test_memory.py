@@ -11,7 +11,7 @@ from tests.gateway_behaviours import big
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 
-MEGABYTES = 300
+MEGABYTES = 150
 MAY_GROW_BY = 30
 
 
