@@ -23,6 +23,7 @@ from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
 from tests.copied_postgres import CopiedPostgres
+from tests.file_order import start_longest_first
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row
@@ -77,6 +78,10 @@ class Server:
 class Dirs:
     uploads: Path
     results: Path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    start_longest_first(items)
 
 
 @pytest.fixture(scope="session")
