@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.processes import parent_of
 from tests.waiting import eventually
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -21,11 +22,11 @@ COMMAND = [sys.executable, "-m", "convertq.cli.main", "demo"]
 
 
 def children() -> set[int]:
-    """Living children of this process; what a dead demo leaves behind becomes one."""
+    """Of this process, with those that have ended; what a dead demo leaves behind becomes one."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
         found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return {pid for pid in found if not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")}
+    return found
 
 
 @pytest.fixture
@@ -38,10 +39,14 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
+    """Adopted processes are reaped, and no later test adopts any: it may wait for a child of its own."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = children()
     yield
-    eventually(lambda: children() <= before, what="every process of the demo to be gone")
+    eventually(lambda: not any(map(parent_of, children() - before)), what="every process of the demo to be gone")
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    for pid in children() - before:
+        os.waitpid(pid, 0)
 
 
 def start(environment: dict[str, str]) -> subprocess.Popen[str]:
