@@ -44,7 +44,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
-	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
 
 test-fast: $(STAMP) ## the unit tests and the core of the queue, in half a minute: for the loop while you edit
 	$(RUN) pytest -q -n 2 --dist loadfile tests/unit $(FAST_TESTS)

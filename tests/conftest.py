@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from psycopg.rows import dict_row
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
+from tests.copied_postgres import CopiedPostgres
+from tests.file_order import start_longest_first
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row
@@ -31,6 +34,12 @@ Environment = Callable[..., dict[str, str]]
 Convertq = Callable[..., Process]
 Supervisor = Callable[..., Process]
 Web = Callable[..., Site]
+
+#: A shell ignores these signals for a job in the background, and so does nohup. What is ignored stays ignored in every
+#: process that a test starts; what has a handler gets the default there.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 #: Short enough for tests, long enough for a busy machine.
 SETTINGS = {
@@ -69,6 +78,10 @@ class Server:
 class Dirs:
     uploads: Path
     results: Path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    start_longest_first(items)
 
 
 @pytest.fixture(scope="session")
@@ -143,11 +156,19 @@ def conn(connect: Connect) -> psycopg.Connection[Row]:
     return connect()
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[EmbeddedPostgres]:
-    """A migrated server that the test may stop and start; it listens on TCP."""
+@pytest.fixture(scope="session")
+def migrated_server() -> Iterator[EmbeddedPostgres]:
+    """The server whose files `own_postgres` copies; it is stopped."""
     with EmbeddedPostgres(port=0) as server:
         migrate(server.url())
+        server.stop()
+        yield server
+
+
+@pytest.fixture
+def own_postgres(migrated_server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    """A migrated server that the test may stop and start; it listens on TCP."""
+    with CopiedPostgres(migrated_server) as server:
         yield server
 
 
@@ -205,7 +226,7 @@ def supervisor(convertq: Convertq) -> Supervisor:
 
     def supervisor(**overrides: object) -> Process:
         process = convertq("worker", "run", **overrides)
-        process.wait_for_event("ready", timeout=15)
+        process.wait_for_event("ready")
         return process
 
     return supervisor

@@ -14,7 +14,7 @@ import psycopg
 from convertq.queue.store.protocol import OpenSource
 from psycopg import sql
 
-from tests.waiting import Row, eventually, wait_for_row
+from tests.waiting import WAIT_SECONDS, Row, eventually, wait_for_row
 
 PDF = b"%PDF-1.7\n1 0 obj << >> endobj\ntrailer << /Root 1 0 R >>\n%%EOF\n"
 DONE = ("complete", "failed")
@@ -72,13 +72,13 @@ class Documents:
         """The types of its events in their order, as one line."""
         return " ".join(event["event_type"] for event in self.events(job_id))
 
-    def wait_for(self, job_id: UUID, *statuses: str, timeout: float = 10) -> Row:
+    def wait_for(self, job_id: UUID, *statuses: str, timeout: float = WAIT_SECONDS) -> Row:
         """Its row, once its status is one of these; terminal, unless told otherwise."""
         wanted = list(statuses or DONE)
         query: LiteralString = "SELECT * FROM jobs WHERE id = %s AND status = ANY (%s)"
         return wait_for_row(self.conn, query, [job_id, wanted], timeout)
 
-    def wait_for_all(self, job_ids: Iterable[UUID], *statuses: str, timeout: float = 10) -> None:
+    def wait_for_all(self, job_ids: Iterable[UUID], *statuses: str, timeout: float = WAIT_SECONDS) -> None:
         ids, wanted = list(job_ids), list(statuses or DONE)
         query = "SELECT count(*) AS count FROM jobs WHERE id = ANY (%s) AND status <> ALL (%s)"
 
@@ -88,7 +88,7 @@ class Documents:
 
         eventually(none_is_left, timeout, f"all {len(ids)} jobs {wanted}")
 
-    def wait_for_event(self, job_id: UUID, event_type: str, count: int = 1, timeout: float = 10) -> Row:
+    def wait_for_event(self, job_id: UUID, event_type: str, count: int = 1, timeout: float = WAIT_SECONDS) -> Row:
         """The `count`th event of this type."""
         query: LiteralString = (
             "SELECT event_type, at, meta FROM job_events WHERE job_id = %s AND event_type = %s"

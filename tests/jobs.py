@@ -29,7 +29,7 @@ from psycopg import sql
 
 from tests.conftest import Connect, Dirs
 from tests.files import Files
-from tests.waiting import Row, eventually
+from tests.waiting import WAIT_SECONDS, Row, eventually
 
 Conn = psycopg.Connection[Row]
 T = TypeVar("T")
@@ -271,7 +271,7 @@ def together(*steps: Callable[[], T]) -> list[T | Exception]:
     barrier = threading.Barrier(len(steps))
 
     def begin(step: Callable[[], T]) -> T | Exception:
-        barrier.wait(10)
+        barrier.wait(WAIT_SECONDS)
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - a value for the test to check

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 
 class NotifySocket:
@@ -29,7 +29,7 @@ class NotifySocket:
         """Everything that was said, in its order."""
         return [line for message in list(self._messages) for line in message.split("\n")]
 
-    def wait_for(self, line: str, count: int = 1, timeout: float = 10) -> None:
+    def wait_for(self, line: str, count: int = 1, timeout: float = WAIT_SECONDS) -> None:
         eventually(lambda: self.lines.count(line) >= count, timeout, f"{line} to be said {count} times")
 
     def _read(self) -> None:

@@ -6,8 +6,10 @@ of its own with its own environment, descriptors, signals and exit code.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -17,13 +19,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 #: These run for long, or must choose what they import before anything else is there.
-STARTED_AFRESH = {("demo",), ("gateway",), ("top",), ("web",), ("worker",)}
+STARTED_AFRESH = {("demo",), ("gateway",), ("web",), ("worker",)}
 MODULES = ("psycopg", "psycopg.types.json", "requests", "convertq.queue.database.connection")
 STARTUP_VARIABLES = ("PYTHON", "LANG", "LC_")  # the interpreter reads them before it runs a line
 PR_SET_PDEATHSIG = 1
@@ -92,7 +95,8 @@ class Preloaded:
 
 def can_run(arguments: tuple[str, ...], environment: Mapping[str, str]) -> bool:
     """Whether a fork shows the same as a start: not where the interpreter itself would start differently."""
-    return _startup(environment) == _startup(_own_environment()) and arguments[:1] not in STARTED_AFRESH
+    is_short = arguments[:1] not in STARTED_AFRESH and (arguments[:1] != ("top",) or "--once" in arguments)
+    return is_short and _startup(environment) == _startup(_own_environment())
 
 
 def _own_environment() -> dict[str, str]:
@@ -192,10 +196,24 @@ def _preload() -> None:
         importlib.import_module(module)
 
 
+def _run_command() -> None:
+    """Ends without the interpreter's own clean-up, which writes to every page that it shares with the parent."""
+    from convertq.cli.main import main
+
+    try:
+        main()
+    except SystemExit as ending:
+        if not isinstance(ending.code, int) or threading.active_count() > 1:
+            raise
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ending.code)
+
+
 if __name__ == "__main__":
     _die_with_parent()
     _preload()
+    gc.freeze()  # a collection in a child would copy all of these pages
     serve(socket.socket(fileno=int(sys.argv[1])))
-    from convertq.cli.main import main
-
-    main()
+    _run_command()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.preloaded import Preloaded, can_run
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 Event = dict[str, Any]
 MARK = "CONVERTQ_TEST_MARK"
@@ -76,7 +76,7 @@ class Process:
         with self._changed:
             return [event for event in self._events if matches(event, {"event": name, **fields})]
 
-    def wait_for_event(self, name: str, timeout: float = 10, count: int = 1, **fields: object) -> Event:
+    def wait_for_event(self, name: str, timeout: float = WAIT_SECONDS, count: int = 1, **fields: object) -> Event:
         """The `count`th such log line; an AssertionError with the log when it does not come."""
         with self._changed:
             self._changed.wait_for(lambda: self._silent or len(self.events(name, **fields)) >= count, timeout)
@@ -93,16 +93,16 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self.popen.send_signal(number)
 
-    def wait(self, timeout: float = 15) -> int:
+    def wait(self, timeout: float = WAIT_SECONDS) -> int:
         """Its exit code, once it has ended and its log is read to the end."""
         try:
             code = self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"pid {self.pid} still runs; its log ends:\n{self.tail()}") from None
-        self._reader.join(1)
+        self._reader.join(10)
         return code
 
-    def stop(self, timeout: float = 15) -> int:
+    def stop(self, timeout: float = WAIT_SECONDS) -> int:
         """SIGTERM, and its exit code."""
         self.send(signal.SIGTERM)
         return self.wait(timeout)
@@ -114,17 +114,17 @@ class Process:
         if self.popen.poll() is None:
             self._request_twice()
         with contextlib.suppress(AssertionError):
-            eventually(lambda: not self.family(), timeout=5)
+            eventually(lambda: not self.family())
         leftovers = self.family()
         names = [f"{pid} {command_of(pid)}" for pid in leftovers]
         for pid in leftovers:
             _signal(pid, signal.SIGKILL)
-        self.popen.wait(10)
+        self.popen.wait(WAIT_SECONDS)
         return names
 
     def _request_twice(self) -> None:
         """A second SIGTERM makes a supervisor requeue its jobs without waiting for the gateway."""
-        for seconds in (3, 10):
+        for seconds in (1, WAIT_SECONDS):
             self.send(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.popen.wait(seconds)
@@ -150,7 +150,9 @@ class Process:
             self._changed.notify_all()
 
 
-def run(*arguments: str, environment: Mapping[str, str], timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, environment: Mapping[str, str], timeout: float = WAIT_SECONDS
+) -> subprocess.CompletedProcess[str]:
     """`convertq …` to its end, with stdout and stderr apart."""
     if can_run(arguments, environment):
         return _preloaded().run(arguments, environment, timeout)

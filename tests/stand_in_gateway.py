@@ -16,6 +16,7 @@ from convertq.embedded.postgres import free_port
 
 from tests.gateway_behaviours import Behaviour, Exchange, ok, status
 from tests.uploads import Upload, read_upload
+from tests.waiting import WAIT_SECONDS
 
 
 @dataclass
@@ -68,11 +69,11 @@ class StandInGateway:
         with self._recorded:
             return [request for request in self.requests if request.correlation_id == str(correlation_id)]
 
-    def wait_for(self, count: int, timeout: float = 10) -> list[Request]:
+    def wait_for(self, count: int, timeout: float = WAIT_SECONDS) -> list[Request]:
         """The recorded POSTs, once there are `count`; a held answer is recorded before it is sent."""
         return self._wait(self.requests, count, timeout)
 
-    def wait_for_probes(self, count: int, timeout: float = 10) -> list[Request]:
+    def wait_for_probes(self, count: int, timeout: float = WAIT_SECONDS) -> list[Request]:
         return self._wait(self.probes, count, timeout)
 
     def start(self) -> Self:

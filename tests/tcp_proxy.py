@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Self
+from typing import NamedTuple, Self
 
 from convertq.embedded.postgres import free_port
 
 CHUNK = 1 << 16
+
+
+class Packet(NamedTuple):
+    """What a client sent at once, and over which connection: the client's port."""
+
+    connection: int
+    data: bytes
 
 
 class TcpProxy:
@@ -18,7 +25,7 @@ class TcpProxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = free_port()
-        self.packets = 0  # that came from clients
+        self.packets: list[Packet] = []  # that came from clients
         self._passing = threading.Event()
         self._passing.set()
         self._open: set[socket.socket] = set()
@@ -85,7 +92,8 @@ class TcpProxy:
         broken = False
         with contextlib.suppress(OSError):
             while data := source.recv(CHUNK):
-                self.packets += sink.getpeername()[1] == self._target
+                if sink.getpeername()[1] == self._target:
+                    self.packets.append(Packet(source.getpeername()[1], data))
                 broken = broken or not self._passing.is_set()
                 if not broken:
                     sink.sendall(data)

@@ -11,9 +11,11 @@ import psycopg
 T = TypeVar("T")
 Row = dict[str, Any]
 STEP_SECONDS = 0.01
+#: How long a test waits for what must happen. Only a test that fails waits that long, so it is for the busiest machine.
+WAIT_SECONDS = 60.0
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10, what: str = "the condition") -> T:
+def eventually(predicate: Callable[[], T], timeout: float = WAIT_SECONDS, what: str = "the condition") -> T:
     """The first truthy answer of `predicate`; an AssertionError that says `what` did not come true."""
     deadline = time.monotonic() + timeout
     while not (answer := predicate()):
@@ -27,7 +29,7 @@ def wait_for_row(
     conn: psycopg.Connection[Row],
     query: LiteralString,
     params: Sequence[Any] | Mapping[str, Any] | None = None,
-    timeout: float = 10,
+    timeout: float = WAIT_SECONDS,
 ) -> Row:
     """The first row of `query`, as soon as it gives one; `conn` must be in autocommit to see it."""
 

@@ -10,7 +10,7 @@ import requests
 from requests import Response
 
 from tests.processes import Process
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 PDF = b"%PDF-1.7\n1 0 obj << >> endobj\ntrailer << /Root 1 0 R >>\n%%EOF\n"
 TOKEN = "a-token-of-the-tests"
@@ -29,7 +29,7 @@ class Visitor(requests.Session):
         self.headers.update({"Connection": "close", **SAME_ORIGIN, **headers})
 
     def request(self, method: Any, url: Any, *args: Any, **options: Any) -> Response:
-        return super().request(method, urljoin(self.url, str(url)), *args, **{"timeout": 30, **options})
+        return super().request(method, urljoin(self.url, str(url)), *args, **{"timeout": WAIT_SECONDS, **options})
 
     def submit(self, content: bytes = PDF, name: str = "invoice.pdf", **fields: object) -> Response:
         return self.post("/api/jobs", files={"file": (name, content)}, data=fields)
@@ -52,7 +52,7 @@ class Site:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        line = eventually(self._listening, 20, "the web server listens")
+        line = eventually(self._listening, what="the web server listens")
         self.url = str(line).removeprefix("listening on ")
 
     def _listening(self) -> str | None:

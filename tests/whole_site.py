@@ -64,7 +64,7 @@ def whole_site(makings: Makings, folder: Path, *, workers: bool, **settings: obj
         }
         web = up.enter_context(_process("web", "run", "--port", "0", environment=environment))
         if workers:
-            up.enter_context(_process("worker", "run", environment=environment)).wait_for_event("ready", timeout=15)
+            up.enter_context(_process("worker", "run", environment=environment)).wait_for_event("ready")
         yield WholeSite(Site(web), Documents(conn, uploads, results), gateway)
 
 

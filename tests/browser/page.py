@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browser.chromium import complaints
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 MOST_TABS = 80
 #: what is left of a page: nothing that a timer could still ask for
@@ -104,7 +104,7 @@ class Page:
         began = self.run("return performance.now()")
         self.driver.execute_cdp_cmd("Emulation.setVirtualTimePolicy", values)
         passed = "return performance.now() - arguments[0] >= arguments[1]"
-        eventually(lambda: self.run(passed, began, seconds * 1000 - 1), 30, f"{seconds:g} s for the page")
+        eventually(lambda: self.run(passed, began, seconds * 1000 - 1), what=f"{seconds:g} s for the page")
 
     def become(self, owner: str) -> None:
         values = {"name": "owner_session_id", "value": owner, "url": self.url}
@@ -144,10 +144,10 @@ class Page:
     def run(self, script: str, *values: Any) -> Any:
         return self.driver.execute_script(script, *values)
 
-    def wait_for(self, words: str, css: str = "main", timeout: float = 15) -> None:
+    def wait_for(self, words: str, css: str = "main", timeout: float = WAIT_SECONDS) -> None:
         eventually(lambda: words in self.text(css), timeout, f"[{words}] in [{css}]")
 
-    def wait_until_gone(self, words: str, css: str = "main", timeout: float = 15) -> None:
+    def wait_until_gone(self, words: str, css: str = "main", timeout: float = WAIT_SECONDS) -> None:
         eventually(lambda: words not in self.text(css), timeout, f"[{words}] no more in [{css}]")
 
     def row(self, name: str) -> str:
@@ -159,7 +159,7 @@ class Page:
         )
         return f'#jobs > [data-key="{key}"]'
 
-    def wait_for_row(self, name: str, words: str, timeout: float = 15) -> str:
+    def wait_for_row(self, name: str, words: str, timeout: float = WAIT_SECONDS) -> str:
         eventually(lambda: words in self.text(self.row(name)), timeout, f"[{words}] in the line of {name}")
         return self.row(name)
 

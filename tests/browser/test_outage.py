@@ -32,7 +32,7 @@ def test_the_queue_page_waits_for_the_database(page: Page, own_postgres: Embedde
     page.open()
     page.wait_for(AWAY[0], "#away")  # also when it is opened only now
     own_postgres.start()
-    page.wait_until_gone(AWAY[0], "#away", timeout=30)
+    page.wait_until_gone(AWAY[0], "#away")
     page.wait_for_row("kept.pdf", "Waiting")
     page.leave()
     assert page.complaints() == []
@@ -45,7 +45,7 @@ def test_the_operators_page_waits_for_the_database(page: Page, own_postgres: Emb
     own_postgres.stop()
     page.wait_for("cannot be reached", "#away")
     own_postgres.start()
-    page.wait_until_gone("cannot be reached", "#away", timeout=30)
+    page.wait_until_gone("cannot be reached", "#away")
     eventually(lambda: page.all("#chart-depth svg text"), what="the charts are still there")
     page.leave()
     assert page.complaints() == []

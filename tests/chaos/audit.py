@@ -122,7 +122,7 @@ class Audit:
     def _nothing_is_left_in_the_database(self, conn: psycopg.Connection[Row]) -> Iterator[str]:
         for what, query in LEFTOVERS.items():
             try:
-                eventually(lambda query=query: one(conn, query) == 0, 20)  # type: ignore[misc]
+                eventually(lambda query=query: one(conn, query) == 0)  # type: ignore[misc]
             except AssertionError:
                 yield f"{one(conn, query)} {what}"
 

@@ -165,5 +165,5 @@ def a_cluster(folder: Path, seed: int) -> Iterator[Cluster]:
             host.start()
             stack.callback(host.end)
         for host in cluster.hosts:
-            host.process.wait_for_event("ready", timeout=30)
+            host.process.wait_for_event("ready")
         yield cluster

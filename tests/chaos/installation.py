@@ -59,7 +59,7 @@ class Installation:
 
     def wait_until_ready(self) -> None:
         for host in self.hosts:
-            host.wait_for_event("ready", timeout=60)
+            host.wait_for_event("ready")
 
     def run(self, *arguments: str, **environment: str) -> Process:
         return self._convertq(*arguments, **self.settings, **environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES") or 10)
 #: With a storm under five minutes, as in CI, faults are shorter, and so are the settings that they must outlast.
@@ -18,4 +18,4 @@ LONGER_THAN_ANSWER_TIMEOUT_SECONDS = 16.0
 
 def wait_until(timestamp: float) -> None:
     """By the monotonic clock: for a fault that has to last."""
-    eventually(lambda: time.monotonic() >= timestamp, max(0.0, timestamp - time.monotonic()) + 5)
+    eventually(lambda: time.monotonic() >= timestamp, max(0.0, timestamp - time.monotonic()) + WAIT_SECONDS)

@@ -66,7 +66,7 @@ class Storm:
         self._revive()
         self.migrations = self.faults.database.finish_migrations()
         eventually(self._is_settled, SETTLES_WITHIN_SECONDS, "every job terminal")
-        eventually(self._has_buried_the_dead, 30, "no killed supervisor still called active")
+        eventually(self._has_buried_the_dead, what="no killed supervisor still called active")
         self._client.stop()
 
     def _at(self, at: float, act: Callable[[], None]) -> None:

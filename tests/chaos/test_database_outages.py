@@ -97,7 +97,7 @@ def begin_work(
         installation.wait_until_ready()
         installation.put(gateway, RUNNING // 2, during)
         installation.put(gateway, RUNNING // 2, afterwards)
-    gateway.wait_for(RUNNING * len(installations), timeout=30)
+    gateway.wait_for(RUNNING * len(installations))
     for installation in installations:
         installation.put(gateway, RUNNING)
 

@@ -18,7 +18,7 @@ from tests.gateway_behaviours import held
 from tests.lifecycle.conftest import OwnDocuments, documents, own_documents
 from tests.lifecycle.test_outage_under_load import outage
 from tests.stand_in_gateway import StandInGateway
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 __all__ = ["documents", "own_documents"]  # the fixtures of this module's tests
 
@@ -50,7 +50,7 @@ def test_a_network_silent_for_two_minutes_costs_the_leases_and_no_process(
         network.set_mode("swallow")
         over_at = time.monotonic() + seconds
         process.wait_for_event("lease_lost", count=2, timeout=40)  # the lease, and a try to connect
-        eventually(lambda: time.monotonic() >= over_at, seconds + 5)
+        eventually(lambda: time.monotonic() >= over_at, seconds + WAIT_SECONDS)
         assert process.family() == everybody
         network.set_mode("pass")
         back = time.monotonic()

@@ -17,7 +17,7 @@ def submit_with_four(convertq: Convertq, folder: Path, count: int) -> list[UUID]
     for number, path in enumerate(files):
         path.write_bytes(PDF + b"%% %d\n" % number)
     submitters = [convertq("submit", *map(str, files[start::4])) for start in range(4)]
-    assert [submitter.wait(60) for submitter in submitters] == [0, 0, 0, 0]
+    assert [submitter.wait(180) for submitter in submitters] == [0, 0, 0, 0]
     return [UUID(line.strip()) for submitter in submitters for line in submitter.lines]
 
 
@@ -27,7 +27,7 @@ def test_a_thousand_documents_are_each_converted_exactly_once(
     process = supervisor(WORKER_CONCURRENCY=4)
     jobs = submit_with_four(convertq, tmp_path, 1000)
     assert len(set(jobs)) == 1000
-    documents.wait_for_all(jobs, timeout=60)
+    documents.wait_for_all(jobs, timeout=180)
     assert process.stop() == 0
 
     query = "SELECT status, attempt_count, count(*) AS count FROM jobs GROUP BY 1, 2"

@@ -31,6 +31,7 @@ from tests.files import Files
 from tests.findings import MakeContext
 from tests.jobs import Conn, claim, complete
 from tests.processes import Process
+from tests.waiting import WAIT_SECONDS
 from tests.web_client import TOKEN, Site, Visitor
 
 
@@ -70,7 +71,9 @@ def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
     command = ["tmux", "-u", "-f", os.devnull, "-S", str(tmp_path / "tmux")]
 
     def tmux(*arguments: str) -> str:
-        asked = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        asked = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+        )
         return asked.stdout
 
     yield tmux

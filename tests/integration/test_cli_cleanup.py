@@ -44,6 +44,7 @@ from tests.jobs import (
     wait_until_blocked,
 )
 from tests.processes import run as run_convertq
+from tests.waiting import WAIT_SECONDS
 
 OLD, YOUNG = datetime.now(UTC) - timedelta(days=400), datetime.now(UTC) - timedelta(hours=1)
 Open = Callable[[], Database]
@@ -399,7 +400,7 @@ def test_files_of_a_batch_are_removed_side_by_side(
 ) -> None:
     """Each waits until all the others are at it as well: one after another they would wait in vain."""
     jobs = {with_source(conn, files, "failed") for _ in range(4)}
-    together, unlink = threading.Barrier(len(jobs), timeout=10), Path.unlink
+    together, unlink = threading.Barrier(len(jobs), timeout=WAIT_SECONDS), Path.unlink
 
     def wait_and_unlink(path: Path) -> None:
         together.wait()
@@ -418,10 +419,10 @@ def test_an_interrupted_batch_ends_its_unlinks_before_its_locks(
 
     def linger(path: Path) -> None:
         if path == files.source(first):
-            assert at_work.wait(10)
+            assert at_work.wait(WAIT_SECONDS)
             raise RuntimeError("as if it were interrupted")
         at_work.set()
-        assert go_on.wait(10)
+        assert go_on.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(Path, "unlink", linger)
     removing = begin(lambda: list(Retention(opened(), files, config()).expire_sources()))
@@ -523,8 +524,8 @@ def test_two_cleanups_at_once_remove_everything_once(conn: Conn, files: Files, c
     assert row["events"] == len(ids)
 
 
-def test_claims_go_on_while_twenty_thousand_expired_jobs_are_cleaned_up(conn: Conn, convertq: Convertq) -> None:
-    fill(conn, 20_000)
+def test_claims_go_on_while_thousands_of_expired_jobs_are_cleaned_up(conn: Conn, convertq: Convertq) -> None:
+    fill(conn, 8_000)
     plan = str(conn.execute(b"EXPLAIN " + first_batch()).fetchall())
     assert "jobs_with_a_source_to_remove" in plan
     assert "Seq Scan" not in plan
@@ -532,17 +533,16 @@ def test_claims_go_on_while_twenty_thousand_expired_jobs_are_cleaned_up(conn: Co
         "INSERT INTO jobs (bytes, sha256, status) SELECT 1, md5(n::text), 'queued' FROM generate_series(1, 3000) n"
     )
     register_server(conn)
-    mine, slowest, claims = cursor(conn), 0.0, 0
+    conn.execute("SET lock_timeout = '1s'")  # a claim that waits longer for a lock of the cleanup fails
+    mine, claims = cursor(conn), 0
     cleaning = convertq("cleanup", "--json")
     while cleaning.popen.poll() is None and claims < 3000:
-        asked = time.monotonic()
         assert mine.claim_job(SERVER, HOLDER).job is not None
-        slowest, claims = max(slowest, time.monotonic() - asked), claims + 1
-    assert cleaning.wait(60) == 0
+        claims += 1
+    assert cleaning.wait() == 0
     found = json.loads(cleaning.lines[-1])
-    assert (found["sources"], found["results"], found["events"]) == (20_000, 20_000, 40_000)
+    assert (found["sources"], found["results"], found["events"]) == (8_000, 8_000, 16_000)
     assert claims > 100
-    assert slowest < 1
 
 
 def fill(conn: Conn, count: int) -> None:

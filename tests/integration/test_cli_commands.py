@@ -140,7 +140,7 @@ def test_wait_sees_a_job_finish(conn: Conn, dirs: Dirs, environment: Environment
     job_id = queued_job(conn, dirs)
     waiting = Process("wait", str(job_id), environment=environment())
     supervisor()
-    assert waiting.wait(20) == 0
+    assert waiting.wait() == 0
     assert waiting.lines == [f"{job_id} complete"]
 
 
@@ -337,7 +337,7 @@ def test_migrate_without_the_right_to_is_one_line(environment: Environment, data
 def test_worker_run_takes_its_concurrency_from_the_option(supervisor: Supervisor, environment: Environment) -> None:
     process = Process("worker", "run", "--concurrency", "3", environment=environment(WORKER_CONCURRENCY=1))
     try:
-        assert process.wait_for_event("ready", timeout=15)["workers"] == 3
+        assert process.wait_for_event("ready")["workers"] == 3
     finally:
         assert process.stop() == 0
 

@@ -28,7 +28,7 @@ from tests.conftest import Dirs, Environment
 from tests.files import Files
 from tests.jobs import Conn, claimed, fail, insert_job, queued_job, register_server, retry_later, row_of, status_of
 from tests.processes import CONSOLE_SCRIPT, run
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()=>][0-9A-B]?|\r")
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:[349][0-7]|38|48)(?:;[0-9;]*)?m")
@@ -77,7 +77,7 @@ class Terminal:
                 return lines
         return []
 
-    def wait_for(self, *words: str, timeout: float = 15) -> list[str]:
+    def wait_for(self, *words: str, timeout: float = WAIT_SECONDS) -> list[str]:
         def seen() -> list[str]:
             lines = self.lines()
             return lines if all(word in "\n".join(lines) for word in words) else []
@@ -87,7 +87,7 @@ class Terminal:
         except AssertionError as error:
             raise AssertionError(f"{error}; it ended:\n" + ESCAPE.sub("", self.written[-4000:])) from None
 
-    def wait(self, timeout: float = 10) -> int:
+    def wait(self, timeout: float = WAIT_SECONDS) -> int:
         return self.popen.wait(timeout)
 
     def is_restored(self) -> bool:
@@ -98,7 +98,7 @@ class Terminal:
     def close(self) -> None:
         if self.popen.poll() is None:
             self.popen.kill()
-            self.popen.wait(10)
+            self.popen.wait(WAIT_SECONDS)
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -482,7 +482,7 @@ def test_in_tmux_the_screen_is_whole_and_the_shell_is_back_after_q(
     def screen() -> list[str]:
         return tmux("capture-pane", "-p").splitlines()
 
-    eventually(lambda: "q quit" in "\n".join(screen()), 15, "the screen")
+    eventually(lambda: "q quit" in "\n".join(screen()), what="the screen")
     tmux("send-keys", "j")
     eventually(lambda: f"> {short(job_id)}" in "\n".join(screen()), what="the selection")
     lines = screen()

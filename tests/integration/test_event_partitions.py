@@ -103,6 +103,9 @@ def test_after_events_in_the_default_partition_the_next_ranges_get_theirs(conn: 
     assert where(conn) == {"job_events_default": 2, called(51): 2}
 
 
+TRIED_SECONDS = 1.5
+
+
 def test_a_long_transaction_delays_the_partition_and_not_the_writers(conn: Conn, connect: Connect) -> None:
     jump(conn, SIZE + 1)
     with connect() as holder, connect() as writer:
@@ -120,14 +123,14 @@ def test_a_long_transaction_delays_the_partition_and_not_the_writers(conn: Conn,
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            assert make_event_partitions(database(conn), seconds=1.5) == 0
+            assert make_event_partitions(database(conn), seconds=TRIED_SECONDS) == 0
             holder.execute("COMMIT")
             eventually(lambda: make_event_partitions(database(conn), seconds=1.0) == 1)
         finally:
             enough.set()
             thread.join()
     assert len(waits) > 10
-    assert max(waits) < LOCK_TIMEOUT_SECONDS + 0.4  # the lock's timeout, and a busy machine
+    assert max(waits) < TRIED_SECONDS  # one try delays a writer for LOCK_TIMEOUT_SECONDS, and not all tries together
     assert called(4) in partitions(conn)
 
 

@@ -15,6 +15,7 @@ from convertq.queue.database.url import parse_database_url
 
 from tests.conftest import Connect
 from tests.jobs import Conn, claimed, events_of, insert_job, last_event, one, row_of, run, set_status
+from tests.waiting import WAIT_SECONDS
 
 LONG = "a_schema_whose_name_is_as_long_as_a_name_in_postgresql_can_be__"
 
@@ -24,7 +25,7 @@ def notices(conn: Conn) -> int:
     marker = f"marker_{conn.info.backend_pid}"
     conn.execute(f"LISTEN {marker}".encode())
     conn.execute(f"NOTIFY {marker}".encode())
-    for count, notice in enumerate(conn.notifies(timeout=10)):
+    for count, notice in enumerate(conn.notifies(timeout=WAIT_SECONDS)):
         if notice.channel == marker:
             return count
         assert notice.payload == ""
@@ -275,7 +276,7 @@ def test_a_schema_has_a_channel_of_its_own(database_url: str, listener: Conn, sc
         insert: Any = f"INSERT INTO \"{schema}\".jobs (bytes, sha256, status) VALUES (1, repeat('a', 64), 'queued')"
         listener.execute(insert)  # by another session: a supervisor does not notify itself
         channel = f"convertq_{schema[:50]}_1"
-        assert [notice.channel for notice in there.connection.notifies(timeout=10, stop_after=1)] == [channel]
+        assert [notice.channel for notice in there.connection.notifies(timeout=WAIT_SECONDS, stop_after=1)] == [channel]
     assert notices(listener) == 0
 
 

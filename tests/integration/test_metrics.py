@@ -239,7 +239,7 @@ def taken_port() -> Iterator[tuple[socket.socket, int]]:
 
 
 def scrape(port: int) -> Samples:
-    answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10)
+    answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=30)
     assert answer.status_code == 200, answer.text
     return samples(answer.text)
 
@@ -322,7 +322,7 @@ def test_a_database_that_is_down_makes_a_scrape_fail_and_the_next_one_work(
     process = supervisor(DATABASE_URL=own_postgres.url(), METRICS_PORT=port)
     scraped(port)
     own_postgres.stop("immediate")
-    answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10)
+    answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=30)
     assert (answer.status_code, answer.text) == (503, "the database is not reachable\n")
     own_postgres.start()
     scraped(port)
@@ -337,7 +337,7 @@ def test_a_client_that_says_nothing_keeps_no_scrape_waiting(supervisor: Supervis
 
 
 def test_supervisors_aggregate_with_their_heartbeat(conn: Conn, convertq: Convertq) -> None:
-    convertq("worker", "run", WORKER_HEARTBEAT_SEC=1).wait_for_event("ready", timeout=15)
+    convertq("worker", "run", WORKER_HEARTBEAT_SEC=1).wait_for_event("ready")
     make.insert_job(conn, "uploaded")
 
     def is_aggregated() -> bool:

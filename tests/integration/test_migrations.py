@@ -20,6 +20,7 @@ from convertq.sql import Migration
 from tests.conftest import Environment
 from tests.jobs import Conn, begin, insert_job, one, run, together
 from tests.processes import run as run_convertq
+from tests.waiting import WAIT_SECONDS
 
 VERSIONS = [migration.version for migration in sql.migrations()]
 KNOWN = VERSIONS[-1]
@@ -157,7 +158,7 @@ def test_the_second_waits_for_the_first(connection: db.BoundedConnection, conn: 
     with conn.transaction():
         assert run(conn, "lock_migrations", name="tenant")[0]["locked"]
         second = begin(lambda: migrations.migrate(connection, "tenant", waits=waits))
-        assert waiting.wait(10)
+        assert waiting.wait(WAIT_SECONDS)
     assert [migration.version for migration in second.result(10)] == VERSIONS
     assert set(pids) == {conn.info.backend_pid}
 

@@ -29,7 +29,7 @@ from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.processes import parent_of, pids
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 SAMPLES = Path(next(iter(samples.__path__)))
 INVOICES = sorted(path.stem for path in SAMPLES.glob("*.pdf") if path.with_suffix(".xml").exists())
@@ -59,7 +59,7 @@ def post(
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     form = {"file": ("x.pdf", pdf, "application/pdf")}
     data = {"mapping": mapping, "pretty": pretty}
-    return requests.post(f"{gateway.url}/process", files=form, data=data, headers=XML | names, timeout=30)
+    return requests.post(f"{gateway.url}/process", files=form, data=data, headers=XML | names, timeout=60)
 
 
 def pdf_of(*pages: str, encrypt: StandardEncryption | None = None) -> bytes:
@@ -127,7 +127,7 @@ def test_pdf_to_json_and_json_to_xml_give_the_same_bytes_as_pdf_to_xml(gateway: 
     assert document.headers["Content-Type"] == "application/json; charset=utf-8"
     headers = {"Content-Type": "application/json"} | XML
     url = f"{gateway.url}/process?mapping={mapping}&pretty=1"
-    xml = requests.post(url, data=document.content, headers=headers, timeout=30)
+    xml = requests.post(url, data=document.content, headers=headers, timeout=60)
     assert xml.content == post(gateway, sample("oficina"), mapping).content
 
 
@@ -145,7 +145,7 @@ def test_control_characters_and_lone_surrogates_never_reach_the_xml(gateway: Gat
     assert "before" in etree.fromstring(post(gateway, pdf, "text_v1").content).findtext("page/paragraph", "")
     body = r'{"document": {"page": "a\u0000\u0008\ud800b\ufffe <&> \ud83d\ude00"}}'
     headers = {"Content-Type": "application/json"} | XML
-    answer = requests.post(f"{gateway.url}/process?mapping=text_v1", data=body, headers=headers, timeout=30)
+    answer = requests.post(f"{gateway.url}/process?mapping=text_v1", data=body, headers=headers, timeout=60)
     assert etree.fromstring(answer.content).findtext("page") == "ab <&> 😀"
 
 
@@ -164,7 +164,7 @@ def test_parallel_requests_each_get_their_own_answer(gateway: Gateway) -> None:
 
 
 def test_health_lists_the_mappings(gateway: Gateway) -> None:
-    answer = requests.get(f"{gateway.url}/health", timeout=30)
+    answer = requests.get(f"{gateway.url}/health", timeout=60)
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
     assert {"pt_simon_invoice_v1", "text_v1"} <= set(answer.json()["mappings"])
 
@@ -194,7 +194,7 @@ def test_wrong_options_are_refused(gateway: Gateway) -> None:
     assert_refused(post(gateway, sample("hotel"), mapping="nope"), 400, "unknown mapping 'nope'")
     assert_refused(post(gateway, sample("hotel"), pretty="maybe"), 400, "pretty")
     assert_refused(post(gateway, sample("hotel"), Accept="text/html"), 406, "application/xml")
-    no_file = requests.post(f"{gateway.url}/process", files={"other": b"x"}, headers=XML, timeout=30)
+    no_file = requests.post(f"{gateway.url}/process", files={"other": b"x"}, headers=XML, timeout=60)
     assert_refused(no_file, 400, "no part named file")
 
 
@@ -215,15 +215,15 @@ def test_a_body_that_makes_no_sense_is_refused(
     gateway: Gateway, content_type: str, accept: dict[str, str], body: bytes, status: int, words: str
 ) -> None:
     headers = {"Content-Type": content_type} | accept
-    assert_refused(requests.post(f"{gateway.url}/process", data=body, headers=headers, timeout=30), status, words)
+    assert_refused(requests.post(f"{gateway.url}/process", data=body, headers=headers, timeout=60), status, words)
 
 
 def test_other_routes_and_methods_are_refused(gateway: Gateway) -> None:
-    assert_refused(requests.get(f"{gateway.url}/nothing", timeout=30), 404, "POST /process")
-    wrong = requests.get(f"{gateway.url}/process", timeout=30)
+    assert_refused(requests.get(f"{gateway.url}/nothing", timeout=60), 404, "POST /process")
+    wrong = requests.get(f"{gateway.url}/process", timeout=60)
     assert_refused(wrong, 405, "takes POST")
     assert wrong.headers["Allow"] == "POST"
-    assert_refused(requests.delete(f"{gateway.url}/health", timeout=30), 405, "takes GET")
+    assert_refused(requests.delete(f"{gateway.url}/health", timeout=60), 405, "takes GET")
 
 
 def test_a_file_over_the_limit_is_413_and_one_at_the_limit_is_not(gateway: Gateway) -> None:
@@ -237,19 +237,27 @@ def test_a_chunked_upload_is_converted_and_limited(gateway: Gateway) -> None:
     headers = {"Content-Type": form.headers["Content-Type"]} | XML
     assert isinstance(form.body, bytes)
     pieces = [form.body[start : start + 700] for start in range(0, len(form.body), 700)]
-    answer = requests.post(f"{gateway.url}/process", data=iter(pieces), headers=headers, timeout=30)
+    answer = requests.post(f"{gateway.url}/process", data=iter(pieces), headers=headers, timeout=60)
     assert answer.content == expected("hotel")
     endless = (bytes(100_000) for _ in range(60))
-    assert_refused(requests.post(f"{gateway.url}/process", data=endless, headers=headers, timeout=30), 413, "larger")
+    assert_refused(
+        requests.post(f"{gateway.url}/process", data=endless, headers=headers, timeout=60),
+        413,
+        "larger",
+    )
 
 
 def test_an_early_refusal_reaches_a_client_that_is_still_sending(gateway: Gateway) -> None:
-    assert_refused(requests.post(f"{gateway.url}/nowhere", data=bytes(20_000_000), timeout=30), 404, "POST /process")
+    assert_refused(
+        requests.post(f"{gateway.url}/nowhere", data=bytes(20_000_000), timeout=60),
+        404,
+        "POST /process",
+    )
 
 
 def raw(gateway: Gateway, request: bytes) -> bytes:
     address = urlsplit(gateway.url)
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -281,7 +289,7 @@ def test_continue_is_said_only_to_a_request_whose_headers_are_fine(gateway: Gate
 
 def test_a_connection_serves_request_after_request(gateway: Gateway) -> None:
     address = urlsplit(gateway.url)
-    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
     for body in (b"{}", b'{"invoice": {}}'):
         connection.request("POST", "/process", body, {"Content-Type": "application/json"})
         first_socket = connection.sock
@@ -362,7 +370,7 @@ def test_stopping_ends_the_converters_the_threads_and_the_spool() -> None:
     gateway = Gateway()
     gateway.start()
     with requests.Session() as idle_connection:
-        idle_connection.get(f"{gateway.url}/health", timeout=30)
+        idle_connection.get(f"{gateway.url}/health", timeout=60)
         post(gateway, sample("estudio"))
         spool, converters = gateway.server.folder, list(gateway.server.pool.alive)
         gateway.stop()
@@ -397,11 +405,11 @@ def test_the_command_says_its_url_and_leaves_no_process(command: subprocess.Pope
     assert line.startswith("listening on http://127.0.0.1:")
     url = line.split()[-1]
     form = {"file": ("x.pdf", sample("estudio"))}
-    assert requests.post(f"{url}/process", files=form, headers=XML, timeout=30).content == expected("estudio")
+    assert requests.post(f"{url}/process", files=form, headers=XML, timeout=60).content == expected("estudio")
     converters = [pid for pid in pids() if parent_of(pid) == command.pid]
     assert converters
     command.send_signal(number)
-    assert command.wait(10) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
+    assert command.wait(WAIT_SECONDS) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
     eventually(lambda: not any(map(parent_of, converters)), what="no converter is left")
 
 

@@ -130,7 +130,7 @@ def test_the_worker_can_claim_convert_complete_and_clean_up(
     source = dirs.uploads.parent / "invoice.pdf"
     source.write_bytes(b"%PDF-1.7\n%%EOF\n")
     worker = convertq("worker", "run", **mine)
-    worker.wait_for_event("ready", timeout=15)
+    worker.wait_for_event("ready")
     submitted = run_convertq("submit", "--wait", str(source), environment=environment(**mine))
     assert (submitted.returncode, submitted.stderr) == (0, "")
     assert worker.stop() == 0

@@ -149,7 +149,7 @@ def finished(conn: Conn, job_id: UUID, run: int = 1) -> None:
         row = row_of(conn, job_id)
         return (row["status"], row["run"]) == ("complete", run)
 
-    eventually(is_finished, 15, f"run {run} of {job_id}")
+    eventually(is_finished, what=f"run {run} of {job_id}")
 
 
 def test_a_foreign_start_over_with_another_mapping_is_converted_again(
@@ -193,7 +193,7 @@ def test_a_crash_between_the_link_and_the_commit_is_completed_without_a_call(
     conn.execute(HOLD_THE_COMMIT)
     process = supervisor(WORKER_CONCURRENCY=1)
     held = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-    backend = eventually(lambda: conn.execute(held).fetchone(), 15, "the commit")
+    backend = eventually(lambda: conn.execute(held).fetchone(), what="the commit")
     assert (dirs.results / f"{job_id}.xml").exists()
     [worker] = process.children()
     os.kill(worker, signal.SIGKILL)

@@ -21,7 +21,7 @@ from convertq.queue.submitted_path import UnchangedFile, open_submitted
 
 from tests.conftest import Dirs, Environment
 from tests.files import Files
-from tests.waiting import Row
+from tests.waiting import WAIT_SECONDS, Row
 
 PDF = b"%PDF-1.4\n" + b"x" * 3000
 OPTIONS = SubmissionOptions("me", "pt_simon_invoice_v1")
@@ -302,7 +302,7 @@ def test_ten_identical_submissions_at_once_give_one_job(
     def submit_one(_: int) -> Submission:
         database = Database.open(config.database, "convertq:tests")
         try:
-            start.wait(20)
+            start.wait(WAIT_SECONDS)
             return Submitter(database, files, config).submit_file(path, OPTIONS)
         finally:
             database.close()
@@ -323,7 +323,7 @@ def test_ten_resubmissions_at_once_queue_a_failed_job_once(
     def submit_one(_: int) -> Submission:
         database = Database.open(config.database, "convertq:tests")
         try:
-            start.wait(20)
+            start.wait(WAIT_SECONDS)
             return Submitter(database, files, config).submit_file(tmp_path / "a.pdf", OPTIONS)
         finally:
             database.close()

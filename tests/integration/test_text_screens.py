@@ -54,7 +54,7 @@ def on_screen(tmux: Callable[..., str], commands: list[list[str]], environment: 
         def all_done() -> bool:
             return "all done" in tmux("capture-pane", "-p")
 
-        eventually(all_done, 60, "the last command")
+        eventually(all_done, what="the last command")
         return [tmux("capture-pane", "-p", "-S", "-", *how) for how in ((), ("-J",), ("-e",))]
 
     return on_screen
@@ -100,8 +100,8 @@ def test_wait_says_why_it_waits_and_breaks_no_word(
     variables = [f"{name}={value}" for name, value in environment(**UTF8).items()]
     command = shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, "wait", str(job_id), "--timeout", "2"])
     tmux("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo all done; cat")
-    eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), 30, "the bar")
-    eventually(lambda: "all done" in tmux("capture-pane", "-p"), 30, "the end")
+    eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), what="the bar")
+    eventually(lambda: "all done" in tmux("capture-pane", "-p"), what="the end")
     seen, joined = tmux("capture-pane", "-p"), tmux("capture-pane", "-p", "-J")
     assert [line.rstrip() for line in joined.splitlines()] == [line.rstrip() for line in seen.splitlines()]
     assert f"{job_id}: held: the breaker was opened by hand at" in seen

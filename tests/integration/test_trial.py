@@ -223,10 +223,10 @@ def test_a_queue_behind_leftovers_is_opened_by_the_first_call(
     set_breaker(conn, "open", probe_after="yesterday", cooldown="1 ms")
     process = supervisor(WORKER_CONCURRENCY=2, CIRCUIT_COOLDOWN_MS=1, RETRY_MAX_ATTEMPTS=1)
     for job_id in jobs[:3]:
-        eventually(lambda job_id=job_id: status_of(conn, job_id) == "complete", 15, "a leftover")  # type: ignore[misc]
-    eventually(lambda: status_of(conn, jobs[3]) == "failed", 15, "the trial")
+        eventually(lambda job_id=job_id: status_of(conn, job_id) == "complete", what="a leftover")  # type: ignore[misc]
+    eventually(lambda: status_of(conn, jobs[3]) == "failed", what="the trial")
     assert (process.events("breaker_closed"), breaker(conn)["state"] != "closed") == ([], True)
     gateway.default = answers.ok()
     queued_job(conn, dirs)
-    process.wait_for_event("breaker_closed", timeout=15)
+    process.wait_for_event("breaker_closed")
     assert process.stop() == 0

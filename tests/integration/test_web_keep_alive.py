@@ -11,10 +11,10 @@ from bench.keep_alive import send_requests
 from tests.conftest import Web
 from tests.integration.conftest import Place
 from tests.proxies import caddy, find_caddy, find_nginx, nginx
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 from tests.web_client import Site
 
-REQUESTS = 2000  # bench.keep_alive sends 10,000
+REQUESTS = 1000  # bench.keep_alive sends 10,000
 GET = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 ALIVE = b'{"status": "alive"}\n'
 LARGE_BYTES = 400_000  # the limit of the shared server is a million
@@ -22,7 +22,7 @@ LARGE_BYTES = 400_000  # the limit of the shared server is a million
 
 def dial(site: Site) -> socket.socket:
     where = urlsplit(site.url)
-    return socket.create_connection((where.hostname or "", where.port or 0), timeout=10)
+    return socket.create_connection((where.hostname or "", where.port or 0), timeout=WAIT_SECONDS)
 
 
 def read_answer(line: socket.socket) -> bytes:

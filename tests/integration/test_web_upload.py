@@ -16,18 +16,19 @@ import pytest
 from tests.conftest import Environment, Web
 from tests.integration.conftest import Place
 from tests.jobs import Conn, claim, complete, one
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 from tests.web_client import PDF, Site, Visitor, error_of
 
 STALLED, UPLOADS = 100, 40  # clients
 LIMIT = 1_000_000  # of the shared server
+AT_ONCE_SECONDS = 15  # before a stalled client is cut off: that takes SOCKET_TIMEOUT_SECONDS, 20
 HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
 TAIL = b"\r\n--x--\r\n"
 
 
 def dial(site: Site) -> socket.socket:
     where = urlsplit(site.url)
-    return socket.create_connection((where.hostname or "", where.port or 0), timeout=30)
+    return socket.create_connection((where.hostname or "", where.port or 0), timeout=WAIT_SECONDS)
 
 
 def head(length: int | None = None, cookie: str = "") -> bytes:
@@ -86,7 +87,7 @@ def test_many_uploads_that_end_together_on_a_slow_disk_are_all_taken_and_hold_no
     with ThreadPoolExecutor(UPLOADS) as clients:
         answers = [clients.submit(slow_disk.visitor().submit, PDF + uuid4().hex.encode()) for _ in range(UPLOADS)]
         while not all(answer.done() for answer in answers):
-            assert slow_disk.visitor().get("/health", timeout=3).status_code == 200
+            assert slow_disk.visitor().get("/health", timeout=AT_ONCE_SECONDS).status_code == 200
             wait(answers, timeout=0.1)
     assert [answer.result().status_code for answer in answers] == [201] * UPLOADS
 
@@ -179,7 +180,7 @@ def test_clients_that_say_nothing_or_little_hold_nobody_up_for_long(short_timeou
     try:
         for number, line in enumerate(lines):
             line.sendall(starts[number % len(starts)])
-        assert short_timeouts.site.visitor().get("/api/jobs", timeout=20).status_code == 200
+        assert short_timeouts.site.visitor().get("/api/jobs", timeout=AT_ONCE_SECONDS).status_code == 200
     finally:
         for line in lines:
             line.close()
@@ -236,9 +237,9 @@ def test_uploads_that_stall_keep_nobody_waiting(place: Place) -> None:
         for line in lines:
             line.sendall(head(300_000) + HEAD + PDF.ljust(100_000, b"%"))
         for _ in range(5):
-            assert site.visitor().get("/api/jobs", timeout=3).status_code == 200
+            assert site.visitor().get("/api/jobs", timeout=AT_ONCE_SECONDS).status_code == 200
             files = {"file": ("a.pdf", PDF + uuid4().hex.encode())}
-            assert site.visitor().post("/api/jobs", files=files, timeout=3).status_code == 201
+            assert site.visitor().post("/api/jobs", files=files, timeout=AT_ONCE_SECONDS).status_code == 201
     finally:
         for line in lines:
             line.close()
@@ -262,7 +263,7 @@ def test_readers_that_stop_in_the_middle_of_a_download_keep_nobody_waiting(place
         for line in lines[:20]:
             assert heard(line)  # it is being served, and takes no more
         for _ in range(5):
-            assert visitor.get("/api/jobs", timeout=3).status_code == 200
+            assert visitor.get("/api/jobs", timeout=AT_ONCE_SECONDS).status_code == 200
     finally:
         for line in lines:
             line.close()
@@ -287,7 +288,7 @@ def test_a_download_that_is_taken_slowly_is_not_cut_off(short_timeouts: Place) -
     ask = completed(short_timeouts, short_timeouts.site.visitor(), size)
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        line.settimeout(10)
+        line.settimeout(WAIT_SECONDS)
         line.connect(dial(short_timeouts.site).getpeername())
         line.sendall(ask.encode())
         began, taken = time.monotonic(), 0

@@ -21,7 +21,7 @@ from tests.conftest import SETTINGS, Dirs, Environment, Server
 from tests.documents import Documents
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
-from tests.waiting import Row, eventually
+from tests.waiting import WAIT_SECONDS, Row, eventually
 
 OwnDocuments = Callable[[], Documents]
 ShortTimeoutsSupervisor = Callable[..., Process]
@@ -67,7 +67,7 @@ def site(
         }
         process = Process("worker", "run", environment=environment)
         try:
-            process.wait_for_event("ready", timeout=15)
+            process.wait_for_event("ready")
             yield Site(Documents(conn, dirs.uploads, dirs.results), gateway, process, url)
         finally:
             leftovers = process.end()
@@ -104,7 +104,7 @@ def short_timeouts_supervisor(environment: Environment) -> Iterator[ShortTimeout
     def short_timeouts_supervisor(**overrides: object) -> Process:
         given = environment(PYTHONPATH=str(Path(__file__).parents[2]), **overrides)
         started.append(Process("worker", "run", environment=given, program=program))
-        started[-1].wait_for_event("ready", timeout=15)
+        started[-1].wait_for_event("ready")
         return started[-1]
 
     yield short_timeouts_supervisor
@@ -112,7 +112,7 @@ def short_timeouts_supervisor(environment: Environment) -> Iterator[ShortTimeout
     assert not leftovers, f"left running by the test: {leftovers}"
 
 
-def wait_for_call(gateway: StandInGateway, job_id: UUID, count: int = 1, timeout: float = 10) -> None:
+def wait_for_call(gateway: StandInGateway, job_id: UUID, count: int = 1, timeout: float = WAIT_SECONDS) -> None:
     """Until the gateway has the upload of this job's `count`th call."""
     eventually(lambda: len(gateway.requests_of(job_id)) >= count, timeout, f"call {count} for {job_id}")
 
@@ -124,6 +124,6 @@ def pid_of_holder(supervisor: Process, documents: Documents, job_id: UUID) -> in
     return int(supervisor.events("worker_start", worker=holder)[-1]["pid"])
 
 
-def wait_until_past(documents: Documents, timestamp: datetime, timeout: float = 10) -> None:
+def wait_until_past(documents: Documents, timestamp: datetime, timeout: float = WAIT_SECONDS) -> None:
     """By the database's clock."""
     eventually(lambda: documents.now() > timestamp, timeout, f"the clock past {timestamp}")

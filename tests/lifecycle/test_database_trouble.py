@@ -27,8 +27,8 @@ STORY = "created queued processing complete"
 SESSIONS = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name LIKE 'convertq:%'"
 
 
-def assert_works(documents: Documents, timeout: float = 10) -> None:
-    assert documents.wait_for(documents.put(), timeout=timeout)["status"] == "complete"
+def assert_works(documents: Documents) -> None:
+    assert documents.wait_for(documents.put())["status"] == "complete"
 
 
 def trouble_per_worker(process: Process) -> Counter[tuple[str, str]]:
@@ -43,7 +43,7 @@ def test_a_database_that_is_down_at_the_start_is_waited_for(
     process = convertq("worker", "run", DATABASE_URL=own_postgres.url())
     process.wait_for_event("db_down")
     own_postgres.start()
-    process.wait_for_event("ready", timeout=15)
+    process.wait_for_event("ready")
     process.wait_for_event("db_up")
     assert len(process.events("db_down")) == 1
     assert_works(own_documents())
@@ -58,7 +58,7 @@ def test_a_database_without_the_tables_is_waited_for_and_the_remedy_said(
     said = process.wait_for_event("db_down")
     assert "convertq migrate" in said["error_message"]
     migrate(own_postgres.url("fresh"))
-    process.wait_for_event("ready", timeout=15)
+    process.wait_for_event("ready")
     assert len(process.events("db_down")) == 1
     with psycopg.connect(own_postgres.url("fresh"), autocommit=True, row_factory=dict_row) as conn:
         assert_works(Documents(conn, dirs.uploads, dirs.results))
@@ -248,7 +248,7 @@ def test_a_cut_network_loses_nothing(
         proxy.refuse()
         process.wait_for_event("db_down", worker="")
         proxy.listen()
-        documents.wait_for_all(jobs, "complete", timeout=20)
+        documents.wait_for_all(jobs, "complete")
         assert process.stop() == 0
     query = "SELECT count(*) AS count FROM job_events WHERE event_type = 'complete'"
     assert documents.conn.execute(query).fetchone() == {"count": 60}
@@ -276,10 +276,10 @@ def test_a_network_that_swallows_everything_costs_the_lease_and_no_more(
         documents.insert(job_id)
         wait_for_call(gateway, job_id)
         proxy.swallow()
-        process.wait_for_event("lease_lost", job_id=str(job_id), timeout=10)
+        process.wait_for_event("lease_lost", job_id=str(job_id))
         proxy.listen()
         proxy.cut()
-        assert documents.wait_for(job_id, timeout=15)["status"] == "complete"
+        assert documents.wait_for(job_id)["status"] == "complete"
         assert documents.row(job_id)["attempt_count"] == 2
         assert process.stop() == 0
 

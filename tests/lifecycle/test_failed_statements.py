@@ -52,7 +52,7 @@ def wait_until_it_failed(documents: Documents, times: int = 3) -> None:
         seen.update(row["query_start"] for row in documents.conn.execute(BLOCKED))
         return len(seen) > times
 
-    eventually(has_failed, 20, f"{times} statements that ended without the lock")
+    eventually(has_failed, what=f"{times} statements that ended without the lock")
 
 
 def begun_job(documents: Documents, gateway: StandInGateway, answer: threading.Event) -> UUID:

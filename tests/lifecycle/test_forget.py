@@ -12,7 +12,7 @@ from tests.gateway_behaviours import held
 from tests.lifecycle.conftest import wait_for_call
 from tests.processes import run
 from tests.stand_in_gateway import StandInGateway
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 
 @pytest.mark.parametrize("further", [0, 3])
@@ -73,5 +73,5 @@ def test_who_waits_for_a_job_that_is_forgotten_is_told_that_it_is_gone(
     sessions = "SELECT FROM pg_stat_activity WHERE application_name = 'convertq:cli' AND datname = current_database()"
     eventually(lambda: documents.conn.execute(sessions).rowcount, what="the session of wait")
     assert run("forget", str(job_id), environment=environment()).returncode == 0
-    waiting.join(10)
+    waiting.join(WAIT_SECONDS)
     assert codes == [3]

@@ -45,7 +45,7 @@ def test_a_worker_whose_call_hangs_for_ever_settles_its_job_in_time_and_is_repla
     monkeypatch.setattr(processes, "CONSOLE_SCRIPT", str(script))
     host = supervisor(WORKER_CONCURRENCY=1, GATEWAY_TIMEOUT_MS=1000, RETRY_BASE_DELAY_MS=1, RETRY_JITTER_MAX_MS=1)
     job_id = documents.put()
-    documents.wait_for(job_id, "complete", timeout=20)
+    documents.wait_for(job_id, "complete")
 
     assert documents.story(job_id) == "created queued processing retry processing complete"
     [retry] = host.events("retry")

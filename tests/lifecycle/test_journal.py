@@ -13,7 +13,7 @@ from typing import IO
 
 from tests.conftest import Environment
 from tests.processes import CONSOLE_SCRIPT, parent_of, pids, run
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 PRIORITIES = {"INFO": "<6>", "WARNING": "<4>", "ERROR": "<3>"}
 
@@ -74,5 +74,5 @@ def test_a_stderr_that_was_redirected_gets_no_priority(environment: Environment)
 def test_wrong_configuration_is_an_error_in_the_journal(environment: Environment) -> None:
     with worker(environment(WORKER_CONCURRENCY="many"), journal=True) as (process, log):
         assert log.read().startswith("<3>convertq: WORKER_CONCURRENCY = 'many': must be a whole number")
-        assert process.wait(10) == 78
+        assert process.wait(WAIT_SECONDS) == 78
     assert run("worker", "run", environment=environment(WORKER_CONCURRENCY="many")).stderr.startswith("convertq: ")

@@ -46,10 +46,10 @@ def test_a_claim_whose_commit_stalls_is_given_back_uncounted(
     stall_commits(documents)
     jobs = documents.put_many(6)
     first = wait_until_stalled(documents)
-    process.wait_for_event("db_down", timeout=20, count=2)
+    process.wait_for_event("db_down", count=2)
     eventually(lambda: stalled_sessions(documents) - {first}, what="worker 1 is connected again and waits again")
     stall_commits(documents, stall=False)
-    documents.wait_for_all(jobs, "complete", timeout=20)
+    documents.wait_for_all(jobs, "complete")
     assert attempts(documents, jobs) == [1] * len(jobs)
 
 
@@ -65,7 +65,7 @@ def test_a_worker_killed_while_its_claim_is_committed_leaves_no_job_behind(
     process.wait_for_event("worker_died")
     eventually(lambda: stalled not in stalled_sessions(documents), what="the old session is ended")
     stall_commits(documents, stall=False)
-    assert documents.wait_for(job_id, timeout=20)["status"] == "complete"
+    assert documents.wait_for(job_id)["status"] == "complete"
 
 
 def test_a_return_to_the_queue_whose_answer_is_lost_leaves_no_temporary_file(
@@ -83,9 +83,9 @@ def test_a_return_to_the_queue_whose_answer_is_lost_leaves_no_temporary_file(
     gateway.default = delayed(0)
     stall_commits(documents)
     os.kill(process.children()[0], signal.SIGKILL)
-    process.wait_for_event("db_down", timeout=30)
+    process.wait_for_event("db_down")
     stall_commits(documents, stall=False)
-    assert documents.wait_for(job_id, timeout=30)["status"] == "complete"
+    assert documents.wait_for(job_id)["status"] == "complete"
     assert documents.temporary_files() == []
 
 

@@ -14,7 +14,7 @@ from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
 JOBS = 200
-RECOVERS_WITHIN_SECONDS = 5.0  # of the database accepting connections
+RECOVERS_WITHIN_SECONDS = 20.0  # of the database accepting connections; a lease that expires takes ten minutes
 COMPLETE = "SELECT count(*) AS n FROM jobs WHERE status = 'complete'"
 
 
@@ -41,7 +41,7 @@ def outage(
 
     own_postgres.stop("immediate")
     back_at = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() >= back_at, seconds + 5)
+    eventually(lambda: time.monotonic() >= back_at, what="the end of the outage")
     own_postgres.start()
     accepts = time.monotonic()
     afterwards = own_documents()
@@ -49,7 +49,7 @@ def outage(
     eventually(lambda: complete(afterwards) > before, RECOVERS_WITHIN_SECONDS, "a completion after the outage")
     print(f"first completion {time.monotonic() - accepts:.2f} s after the database was back")
 
-    afterwards.wait_for_all(jobs, "complete", timeout=60)
+    afterwards.wait_for_all(jobs, "complete")
     assert [process.family() for process in processes] == everybody, "a process ended or was replaced"
     for process in processes:
         assert not process.events("worker_died")

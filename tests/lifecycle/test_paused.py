@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
 from tests.conftest import Supervisor
 from tests.documents import Documents
-from tests.gateway_behaviours import delayed, document, silent
+from tests.gateway_behaviours import document, held, silent
 from tests.lifecycle.conftest import pid_of_holder, wait_for_call, wait_until_past
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
@@ -46,10 +47,12 @@ def test_a_worker_paused_past_its_lease_changes_neither_row_nor_file(
 ) -> None:
     paused_one = supervisor(WORKER_CONCURRENCY=1, **SHORT_LEASE)
     job_id = documents.upload()
-    gateway.script_for(job_id, delayed(0.5, document(b"<by-the-paused/>")), document(b"<by-the-other/>"))
+    answer = threading.Event()
+    gateway.script_for(job_id, held(answer, document(b"<by-the-paused/>")), document(b"<by-the-other/>"))
     documents.insert(job_id)
     wait_for_call(gateway, job_id)
     with paused(pid_of_holder(paused_one, documents, job_id)):
+        answer.set()
         wait_until_past(documents, documents.row(job_id)["lease_expires_at"])
         other = supervisor(WORKER_CONCURRENCY=1, **SHORT_LEASE)
         assert documents.wait_for(job_id)["status"] == "complete"
@@ -75,7 +78,7 @@ def test_a_supervisor_paused_with_its_workers_is_declared_dead_and_comes_back_un
         other = supervisor(**SHORT_HEARTBEAT)
         assert documents.wait_for(job_id)["status"] == "complete"
         assert [server["status"] for server in documents.servers()] == ["dead", "active"]
-    paused_one.wait_for_event("lease_lost", job_id=str(job_id), timeout=12)
+    paused_one.wait_for_event("lease_lost", job_id=str(job_id))
     assert_it_stayed_the_others(documents, job_id, "created queued processing reclaimed processing complete")
     assert other.stop() == 0
     assert works(documents)

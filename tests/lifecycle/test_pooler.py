@@ -99,7 +99,7 @@ def test_a_pooler_that_drops_the_session_settings_without_a_word_is_noticed(
     with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as direct:
         process = supervisor(DATABASE_URL=pooled, WORKER_CONCURRENCY=4)
         documents = Documents(direct, dirs.uploads, dirs.results)
-        documents.wait_for_all(documents.put_many(200), "complete", timeout=30)
+        documents.wait_for_all(documents.put_many(200), "complete")
     assert process.events("db_down") == []
     assert process.events("retry") == []
 

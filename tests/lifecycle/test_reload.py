@@ -20,7 +20,7 @@ from tests.lifecycle.conftest import wait_for_call
 from tests.notify_socket import NotifySocket
 from tests.processes import CONSOLE_SCRIPT, Process
 from tests.stand_in_gateway import StandInGateway
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def told(tmp_path: Path) -> Iterator[NotifySocket]:
 def reload(process: Process, times: int = 1) -> None:
     """And waits until it is through."""
     process.send(signal.SIGHUP)
-    process.wait_for_event("ready", count=times + 1, timeout=20)
+    process.wait_for_event("ready", count=times + 1)
 
 
 def pids_by_slot(process: Process) -> dict[str, list[int]]:
@@ -53,7 +53,7 @@ def test_every_worker_is_replaced_and_never_two_at_a_time(supervisor: Supervisor
         return len(process.events("ready")) == 2
 
     process.send(signal.SIGHUP)
-    eventually(watch, 20, "the end of the reload")
+    eventually(watch, what="the end of the reload")
     assert fewest >= 2
     assert len(process.children()) == 3
     assert not before & set(process.children())
@@ -111,7 +111,7 @@ def test_no_job_is_lost_or_done_twice_while_workers_are_replaced(supervisor: Sup
     jobs = documents.put_many(150)
     for times in (1, 2, 3):
         reload(process, times)
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    documents.wait_for_all(jobs, "complete")
     assert {documents.story(job_id) for job_id in jobs} == {"created queued processing complete"}
     assert process.events("worker_died") == []
     assert process.stop() == 0
@@ -222,7 +222,7 @@ def in_a_terminal(environment: dict[str, str], *command: str) -> Iterator[tuple[
 def test_a_terminal_that_is_closed_ends_the_supervisor(environment: Environment) -> None:
     with in_a_terminal(environment(), CONSOLE_SCRIPT, "worker", "run") as (process, terminal):
         os.close(terminal)
-        assert process.wait(15) == 0
+        assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_nohup_keeps_the_supervisor_when_the_terminal_is_closed(environment: Environment) -> None:
@@ -231,4 +231,4 @@ def test_nohup_keeps_the_supervisor_when_the_terminal_is_closed(environment: Env
         assert process.stderr is not None
         next(line for line in process.stderr if '"event": "ready"' in line)
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(WAIT_SECONDS) == 0

@@ -76,10 +76,10 @@ def test_a_migration_behind_a_long_reader_holds_no_claim_up_and_says_whom_it_wai
         eventually(lambda: "waiting for" in migration.tail(), what="the line about whom it waits for")
         for _ in range(5):
             wanted = claims() + 10
-            eventually(lambda wanted=wanted: claims() >= wanted, timeout=2, what="ten claims")  # type: ignore[misc]
+            eventually(lambda wanted=wanted: claims() >= wanted, what="ten claims")  # type: ignore[misc]
         assert f"waiting for session {reader.info.backend_pid} (pg_dump, in a transaction since " in migration.tail()
         assert migration.tail().count("waiting for") == 1
-    assert migration.wait(20) == 0
+    assert migration.wait() == 0
     assert f"applied {release.version:04} noted" in migration.tail()
 
 
@@ -101,15 +101,15 @@ def test_older_workers_work_on_under_a_newer_schema_that_supports_them(
     wait_for_call(gateway, job_id)
     jobs = documents.put_many(150)
     gateway.wait_for(20)
-    assert newer("migrate").wait(20) == 0
+    assert newer("migrate").wait() == 0
     assert documents.conn.execute("SELECT noted FROM jobs").rowcount == 151
-    documents.wait_for_all(jobs[:60], "complete", timeout=20)
+    documents.wait_for_all(jobs[:60], "complete")
     documents.conn.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE application_name LIKE 'convertq:%%' AND datname = current_database()"
     )
     answered.set()
-    documents.wait_for_all([job_id, *jobs], "complete", timeout=30)
+    documents.wait_for_all([job_id, *jobs], "complete")
     assert documents.story(job_id) == STORY
     assert len(gateway.requests_of(job_id)) == 1
     assert documents.wait_for(documents.put(b"%PDF-1.7 afterwards"))["status"] == "complete"
@@ -124,7 +124,7 @@ def test_older_workers_wait_under_a_newer_schema_that_does_not_support_them(
     convertq: Convertq, release: NewerRelease, newer: Callable[..., Process], environment: Environment
 ) -> None:
     version = release.add("noted", "-- A column.\nALTER TABLE {schema}.jobs ADD COLUMN noted text;\n")
-    assert newer("migrate").wait(20) == 0
+    assert newer("migrate").wait() == 0
     process = convertq("worker", "run")
     told = process.wait_for_event("db_down")["error_message"]
     assert told == f"the schema public is at version {version}, and this convertq knows {KNOWN}: upgrade convertq"
@@ -144,8 +144,8 @@ def test_newer_workers_wait_for_the_newer_schema_and_then_work(
     wanted = f"is at version {KNOWN}, and {release.version} is needed: run `convertq migrate`"
     assert told.endswith(wanted)
     documents.wait_for_all(documents.put_many(20), "complete")
-    assert newer("migrate").wait(20) == 0
-    process.wait_for_event("ready", timeout=15)
+    assert newer("migrate").wait() == 0
+    process.wait_for_event("ready")
     older.stop()
     jobs = [documents.put(b"%%PDF-1.7 %d" % number) for number in range(20)]
     documents.wait_for_all(jobs, "complete")

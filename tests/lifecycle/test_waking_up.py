@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import statistics
+import threading
 import time
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from psycopg.rows import dict_row
 
 from tests.conftest import Connect, Supervisor
 from tests.documents import Documents
-from tests.gateway_behaviours import delayed
+from tests.gateway_behaviours import delayed, held
 from tests.jobs import together
 from tests.lifecycle.conftest import OwnDocuments
 from tests.stand_in_gateway import StandInGateway
@@ -25,7 +26,8 @@ WORKERS = 16
 HOSTS = 8
 #: A claim of its own. The one that a completion takes along is prepared under a name that begins with convertq.
 CLAIM = r"(<unnamed>|_pg3_\d+): -- complete_and_claim:"
-ASLEEP = {"WORKER_CONCURRENCY": WORKERS, "WORKER_POLL_INTERVAL_MS": 60000}
+NEVER_POLLS = {"WORKER_POLL_INTERVAL_MS": 3_600_000}  # longer than any test waits
+ASLEEP = {"WORKER_CONCURRENCY": WORKERS, **NEVER_POLLS}
 
 
 def log_statements(server: EmbeddedPostgres) -> None:
@@ -104,7 +106,7 @@ def test_one_job_costs_eight_idle_hosts_at_most_two_claims(
     """The one that finds the job, and the one that the same worker makes after it."""
     log_statements(own_postgres)
     for _ in range(HOSTS):
-        supervisor(DATABASE_URL=own_postgres.url(), WORKER_CONCURRENCY=2, WORKER_POLL_INTERVAL_MS=60000)
+        supervisor(DATABASE_URL=own_postgres.url(), WORKER_CONCURRENCY=2, **NEVER_POLLS)
     wait_until_all_have_looked(own_postgres, HOSTS * 2)
     documents = own_documents()
     wait_for_waiting_hosts(documents.conn, HOSTS)
@@ -121,12 +123,15 @@ def test_one_job_costs_eight_idle_hosts_at_most_two_claims(
 def test_a_burst_wakes_every_worker_of_every_host(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
-    gateway.default = delayed(0.5)
+    answered = threading.Event()
+    gateway.default = held(answered)
     for _ in range(4):
-        supervisor(WORKER_CONCURRENCY=2, WORKER_POLL_INTERVAL_MS=60000)
+        supervisor(WORKER_CONCURRENCY=2, **NEVER_POLLS)
     wait_for_waiting_hosts(documents.conn, 4)
     jobs = documents.put_many(40)
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    gateway.wait_for(8)
+    answered.set()
+    documents.wait_for_all(jobs, "complete")
     query = "SELECT count(DISTINCT meta ->> 'worker') AS workers FROM job_events WHERE event_type = 'processing'"
     assert documents.conn.execute(query).fetchone() == {"workers": 8}
 
@@ -135,19 +140,22 @@ def test_a_host_whose_workers_are_all_busy_passes_the_wake_up_on(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
     """The jobs come one by one, each while all before it are still converted."""
-    gateway.default = delayed(5)
+    answered = threading.Event()
+    gateway.default = held(answered)
     for _ in range(4):
-        supervisor(WORKER_CONCURRENCY=1, WORKER_POLL_INTERVAL_MS=60000)
+        supervisor(WORKER_CONCURRENCY=1, **NEVER_POLLS)
     wait_for_waiting_hosts(documents.conn, 4)
     for _ in range(4):
-        documents.wait_for(documents.put(), "processing", timeout=4)
+        documents.wait_for(documents.put(), "processing")
+    answered.set()
 
 
 def test_jobs_that_many_submit_at_the_same_time_are_all_picked_up_at_once(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway, connect: Connect
 ) -> None:
     """Only one of the transactions that end together notifies."""
-    gateway.default = delayed(5)
+    answered = threading.Event()
+    gateway.default = held(answered)
     supervisor(**ASLEEP)
     wait_for_waiting_hosts(documents.conn, 1)
     writers = [connect() for _ in range(WORKERS)]
@@ -155,11 +163,12 @@ def test_jobs_that_many_submit_at_the_same_time_are_all_picked_up_at_once(
     insert = "INSERT INTO jobs (id, bytes, sha256, status) VALUES (%s, 15, repeat('0', 64), 'queued')"
     pairs = zip(writers, jobs, strict=True)
     together(*[lambda writer=writer, job=job: writer.execute(insert, [job]) for writer, job in pairs])
-    documents.wait_for_all(jobs, "processing", timeout=4)
+    documents.wait_for_all(jobs, "processing")
+    answered.set()
 
 
 def test_a_host_that_was_cut_off_waits_again_when_it_is_back(supervisor: Supervisor, documents: Documents) -> None:
-    supervisor(WORKER_POLL_INTERVAL_MS=60000)
+    supervisor(**NEVER_POLLS)
     wait_for_waiting_hosts(documents.conn, 1)
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'convertq:%/supervisor'"
     documents.conn.execute(cut)
@@ -168,8 +177,8 @@ def test_a_host_that_was_cut_off_waits_again_when_it_is_back(supervisor: Supervi
 
 
 def test_a_host_that_stops_lets_the_others_be_notified(supervisor: Supervisor, documents: Documents) -> None:
-    leaving = supervisor(WORKER_POLL_INTERVAL_MS=60000)
-    supervisor(WORKER_POLL_INTERVAL_MS=60000)
+    leaving = supervisor(**NEVER_POLLS)
+    supervisor(**NEVER_POLLS)
     wait_for_waiting_hosts(documents.conn, 2)
     leaving.send(signal.SIGTERM)
     wait_for_waiting_hosts(documents.conn, 1)
@@ -178,10 +187,13 @@ def test_a_host_that_stops_lets_the_others_be_notified(supervisor: Supervisor, d
 
 
 def test_a_burst_wakes_every_worker(supervisor: Supervisor, documents: Documents, gateway: StandInGateway) -> None:
-    gateway.default = delayed(0.3)
+    answered = threading.Event()
+    gateway.default = held(answered)
     supervisor(**ASLEEP)
     jobs = documents.put_many(100)
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    gateway.wait_for(WORKERS)
+    answered.set()
+    documents.wait_for_all(jobs, "complete")
     query = "SELECT count(DISTINCT meta ->> 'worker') AS workers FROM job_events WHERE event_type = 'processing'"
     assert documents.conn.execute(query).fetchone() == {"workers": WORKERS}
 
@@ -190,9 +202,9 @@ def test_jobs_that_come_one_by_one_while_all_are_asleep_are_all_served(
     supervisor: Supervisor, documents: Documents, gateway: StandInGateway
 ) -> None:
     gateway.default = delayed(0.2)
-    supervisor(WORKER_POLL_INTERVAL_MS=60000, WORKER_CONCURRENCY=4)
+    supervisor(**NEVER_POLLS, WORKER_CONCURRENCY=4)
     jobs = [documents.put() for _ in range(30)]
-    documents.wait_for_all(jobs, "complete", timeout=15)
+    documents.wait_for_all(jobs, "complete")
 
 
 def test_a_retry_that_becomes_due_does_not_wait_for_a_wake_up(supervisor: Supervisor, documents: Documents) -> None:
@@ -208,7 +220,7 @@ def test_polling_alone_is_enough_when_notifications_are_lost(supervisor: Supervi
         documents.conn.execute(f"ALTER TABLE jobs DISABLE TRIGGER {trigger}".encode())
     supervisor(WORKER_POLL_INTERVAL_MS=200)
     for _ in range(3):
-        documents.wait_for(documents.put(), "complete", timeout=3)
+        documents.wait_for(documents.put(), "complete")
 
 
 def test_behind_a_transaction_pooler_nobody_listens_and_polling_is_enough(
@@ -217,14 +229,14 @@ def test_behind_a_transaction_pooler_nobody_listens_and_polling_is_enough(
     log_statements(own_postgres)
     supervisor(DATABASE_URL=f"{own_postgres.url()}?pgbouncer=true", WORKER_POLL_INTERVAL_MS=200)
     documents = own_documents()
-    documents.wait_for(documents.put(), "complete", timeout=3)
+    documents.wait_for(documents.put(), "complete")
     assert sessions_that(own_postgres, "-- start_waiting:", 0) == set()
     assert sessions_that(own_postgres, CLAIM, 0)
 
 
 def test_schemas_in_one_database_do_not_wake_each_other(supervisor: Supervisor, own_postgres: EmbeddedPostgres) -> None:
     log_statements(own_postgres)
-    supervisor(DATABASE_URL=own_postgres.url(), WORKER_POLL_INTERVAL_MS=60000)
+    supervisor(DATABASE_URL=own_postgres.url(), **NEVER_POLLS)
     with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as conn:
         wait_until_all_have_looked(own_postgres, workers=2)
         wait_for_waiting_hosts(conn, 1)

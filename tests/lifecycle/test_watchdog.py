@@ -52,12 +52,12 @@ def test_workers_that_die_together_while_the_database_is_silent_cost_one_wait_no
         proxy.swallow()
         for pid in process.children():
             os.kill(pid, signal.SIGKILL)
-        process.wait_for_event("worker_died", count=12, timeout=100)
+        process.wait_for_event("worker_died", count=12)
         died = [datetime.fromisoformat(event["timestamp"]) for event in process.events("worker_died")]
         assert max(died) - min(died) < timedelta(seconds=30)  # the watchdog's 120 are for a loop that hangs
         proxy.cut()
         proxy.listen()
-        process.wait_for_event("db_up", timeout=30)
+        process.wait_for_event("db_up")
         assert process.stop() == 0
 
 

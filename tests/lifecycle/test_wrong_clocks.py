@@ -69,7 +69,7 @@ def test_clocks_that_are_an_hour_wrong_change_nothing(
     assert [hours_off(host) for host in hosts] == [1, -1]
     gateway.script(*[delayed(10)] * 2, *[status(503)] * 2)  # two that outlast their lease's first term
     jobs = documents.put_many(30)
-    documents.wait_for_all(jobs, "complete", timeout=30)
+    documents.wait_for_all(jobs, "complete")
 
     stories = [documents.story(job_id) for job_id in jobs]
     assert stories.count("created queued processing complete") == 28

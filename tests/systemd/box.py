@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 ROOT = Path(__file__).parents[2]
 #: what an installation inside needs to know of this machine's way to packages
@@ -72,7 +72,7 @@ class Box:
     def show(self, unit: str, name: str) -> str:
         return self.systemctl("show", "--value", "-p", name, unit)
 
-    def wait_until(self, unit: str, name: str, value: str, timeout: float = 30) -> None:
+    def wait_until(self, unit: str, name: str, value: str, timeout: float = WAIT_SECONDS) -> None:
         """Until that property is this; an AssertionError with the unit's journal when it does not come."""
         try:
             eventually(lambda: self.show(unit, name) == value, timeout, f"{unit}: {name}={value}")

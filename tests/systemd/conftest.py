@@ -17,7 +17,7 @@ from convertq.embedded.postgres import free_port
 from psycopg.rows import dict_row
 
 from tests.systemd.box import ROOT, Box, make_command
-from tests.waiting import Row, eventually
+from tests.waiting import WAIT_SECONDS, Row, eventually
 
 TOOL = os.environ.get("SYSTEMD_BOX", "")
 #: The outage begins first and lasts while the others run; after the upgrade there is nothing left to test.
@@ -76,7 +76,7 @@ class Database:
 
     def start(self) -> None:
         self.box.systemctl("start", self.unit)
-        eventually(self._answers, 30, "PostgreSQL to answer")
+        eventually(self._answers, what="PostgreSQL to answer")
 
     def stop(self) -> None:
         self.box.systemctl("stop", self.unit)
@@ -134,7 +134,7 @@ class Host:
         query = "SELECT status, count(*)::int AS count FROM jobs WHERE id = ANY (%s::uuid[]) GROUP BY 1"
         return {row["status"]: row["count"] for row in self.database.rows(query, ids)}
 
-    def wait_for(self, ids: list[str], status: str, count: int = 0, timeout: float = 60) -> None:
+    def wait_for(self, ids: list[str], status: str, count: int = 0, timeout: float = 2 * WAIT_SECONDS) -> None:
         """Until `count` of them, or all, are in that state."""
         wanted = count or len(ids)
         eventually(lambda: self.statuses(ids).get(status, 0) >= wanted, timeout, f"{wanted} jobs {status}")

@@ -70,7 +70,7 @@ def test_a_fresh_installation_starts_by_itself_when_its_database_comes(host: Hos
     database.stop()
     host.configure(DATABASE_URL=database.url)
     box.systemctl("start", "--no-block", worker)
-    eventually(lambda: "waiting for the database" in box.show(worker, "StatusText"), 20, "the worker to wait")
+    eventually(lambda: "waiting for the database" in box.show(worker, "StatusText"), what="the worker to wait")
     assert box.show(worker, "ActiveState") == "activating"
     database.start()
     box.wait_until(worker, "ActiveState", "active")

@@ -39,7 +39,7 @@ def outage(host: Host) -> Outage:
 def test_the_database_of_a_pool_goes_away(outage: Outage) -> None:
     box = outage.host.box
     waiting = "4 workers, 0 busy, 0 done, waiting for the database"
-    eventually(lambda: box.show(POOL, "StatusText") == waiting, 20, "the pool to wait")
+    eventually(lambda: box.show(POOL, "StatusText") == waiting, what="the pool to wait")
     assert box.show(POOL, "WatchdogUSec") == "15s"
 
 
@@ -50,9 +50,9 @@ def test_the_pool_has_waited_without_a_restart_and_works_again(outage: Outage) -
     assert box.show(POOL, "StatusText").endswith("waiting for the database")
     print(f"\nthe database was away for {time.monotonic() - outage.began:.0f} s")
     database.start()
-    eventually(lambda: box.show(POOL, "StatusText").endswith("breaker closed"), 30, "the pool to be back")
+    eventually(lambda: box.show(POOL, "StatusText").endswith("breaker closed"), what="the pool to be back")
     database.rows("INSERT INTO jobs (bytes, sha256, status) VALUES (1, repeat('0', 64), 'queued') RETURNING id")
-    eventually(lambda: database.rows("SELECT 1 FROM jobs WHERE attempt_count > 0"), 30, "a job to be taken")
+    eventually(lambda: database.rows("SELECT 1 FROM jobs WHERE attempt_count > 0"), what="a job to be taken")
     box.systemctl("stop", POOL)
     assert box.show(POOL, "Result") == "success"
     said = box.journal(POOL, "-o", "cat")

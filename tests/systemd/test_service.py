@@ -57,7 +57,7 @@ def test_a_reload_under_load_replaces_every_worker_and_loses_nothing(host: Host,
     box.systemctl("reload", worker)
     box.wait_until(worker, "ActiveState", "active")
     assert box.show(worker, "MainPID") == main
-    eventually(lambda: not before & set(children_of(host, main)), 30, "every worker to be replaced")
+    eventually(lambda: not before & set(children_of(host, main)), what="every worker to be replaced")
     host.wait_for(jobs, "complete")
     assert host.stories(jobs) == {ONCE: 40}
     assert box.show(worker, "NRestarts") == "0"
@@ -108,7 +108,7 @@ def test_the_status_says_what_the_pool_does(host: Host, worker: str) -> None:
     host.box.systemctl("start", worker)
     jobs = host.submit(12)
     pattern = re.compile(r"4 workers, [1-4] busy, [0-9]+ done, breaker closed")
-    eventually(lambda: pattern.fullmatch(host.box.show(worker, "StatusText")), 20, "a status with a busy worker")
+    eventually(lambda: pattern.fullmatch(host.box.show(worker, "StatusText")), what="a status with a busy worker")
     print(f"\n{host.box.systemctl('status', '--no-pager', '--lines=3', worker)}")
     host.wait_for(jobs, "complete")
 
@@ -123,7 +123,7 @@ def test_the_journal_can_be_read_by_jq_and_knows_each_level(host: Host, worker: 
     command = (
         f"journalctl --sync; journalctl -u convertq-worker --since '{since}' -o cat | jq -crR 'fromjson? | .event'"
     )
-    eventually(lambda: "worker_died" in box.sh(command).split(), 20, "the death in the journal")
+    eventually(lambda: "worker_died" in box.sh(command).split(), what="the death in the journal")
     assert {"ready", "claim", "complete", "worker_died"} <= set(box.sh(command).split())
     entries = box.entries(worker, "--since", since)
     levels = {json.loads(entry["MESSAGE"])["level"]: entry["PRIORITY"] for entry in entries}

@@ -48,7 +48,7 @@ def test_the_timers_fire(host: Host, worker: str) -> None:
 
 
 def assert_ran_well(host: Host, service: str) -> None:
-    eventually(lambda: host.box.show(service, "ExecMainExitTimestampMonotonic") != "0", 30, f"{service} to run")
+    eventually(lambda: host.box.show(service, "ExecMainExitTimestampMonotonic") != "0", what=f"{service} to run")
     assert (host.box.show(service, "Result"), host.box.show(service, "ExecMainStatus")) == ("success", "0")
 
 

@@ -66,7 +66,7 @@ def test_the_web_starts_without_its_database_and_is_ready_when_that_comes(host: 
     visitor = Visitor(web_url)
     assert (visitor.get("/health").status_code, visitor.get("/ready").status_code) == (200, 503)
     database.start()
-    eventually(lambda: visitor.get("/ready").status_code == 200, 30, "the web to be ready")
+    eventually(lambda: visitor.get("/ready").status_code == 200, what="the web to be ready")
     assert host.box.show(WEB, "NRestarts") == "0"
     host.box.systemctl("stop", WEB_SOCKET, WEB, database.unit)
 

@@ -142,9 +142,10 @@ def test_reclaiming_that_is_slow_is_done_less_often_but_often_enough() -> None:
 
 def test_the_workers_of_a_host_share_it() -> None:
     status_table = WorkerStatusTable(2)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         status_table.scans.record_claim(scan(), CLAIMED)
         os._exit(0)
-    os.wait()
+    os.waitpid(child, 0)
     assert not status_table.scans.allows_scan(NOW)
     assert status_table.scans.position == CLAIMED
