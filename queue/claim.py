@@ -76,8 +76,8 @@ class ClaimCursor:
         start = self._choose_start()
         while True:
             request = self._request_from(start, server, holder, wanted=1, count_up_to=1)
-            rows = self.database.run("complete_and_claim", **request.parameters, **NOTHING_FINISHED)
-            claim = self.accept(request, rows)
+            statement = ("complete_and_claim", {**request.parameters, **NOTHING_FINISHED})
+            claim = self.accept(request, self.database.run_prepared(statement))
             if claim.jobs:
                 return claim
             known = known or self._promoted > 0

@@ -46,7 +46,7 @@ class Position(NamedTuple):
         """The parameters of a statement that reads the index from here on."""
         return {
             "route": ROUTE, "after_priority": self.priority, "after_turn": self.turn,
-            "after_created_at": self.created_at, "after_id": self.id,
+            "after_created_at": self.created_at, "after_id": str(self.id),
         }  # fmt: skip
 
 

@@ -53,6 +53,13 @@ class Database:
         rows = self.run(statement, **parameters)
         return rows[0] if rows else None
 
+    def run_prepared(self, statement: Statement) -> list[DictRow]:
+        """A statement alone, by the pipeline, which costs the client less than `run` and shares its plan with
+        pipelined_transaction. Not behind a pooler, like that one."""
+        if self.connection.is_pooled:
+            return self.run(statement[0], **statement[1])
+        return self.pipeline.run(statement)[0]
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self.connection.transaction():

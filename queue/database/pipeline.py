@@ -19,7 +19,7 @@ from convertq import sql
 from convertq.queue.database.unreadable_row import UnreadableRow
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import DictRow
 
@@ -53,13 +53,14 @@ class Pipeline:
 
     def run(self, *statements: Statement) -> list[list[DictRow]]:
         """The rows of each. Raises psycopg.Error of the statement that failed; no transaction is open after that."""
+        was_idle = self._connection.pgconn.transaction_status == TransactionStatus.IDLE
         try:
             return self._run(*statements)
         except psycopg.errors.InvalidSqlStatementName:
             # psycopg deallocates every prepared statement when it rolls a transaction back. Nothing was executed; but
             # statements that belong to a transaction which was open before would mean something else without it.
             self._prepared.clear()
-            if statements[0] is not BEGIN:
+            if not was_idle:
                 raise
         return self._run(*statements)
 

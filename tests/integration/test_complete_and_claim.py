@@ -9,13 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 from convertq.queue.breaker import Breaker
-from convertq.queue.claim import Claim, NextClaim
+from convertq.queue.claim import Claim, ClaimCursor, NextClaim
 from convertq.queue.completion import FinishedJob
 from convertq.queue.database.database import Database
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.errors import Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import JobEvents
+from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed
 from convertq.queue.settle import Settlement
@@ -346,13 +347,14 @@ def test_a_worker_plans_its_largest_statement_once(conn: Conn, database_url: str
     register_server(conn)
     for _ in range(12):
         insert_job(conn)
-    with Database.open(parse_database_url(database_url), "test", claims=True).connection as connection:
-        claims = NextClaim(cursor(connection), *US)
-        settlement = Settlement(queue(connection), files, Breaker(config(), Log(config())), JobEvents())
+    database = Database.open(parse_database_url(database_url), "test", claims=True)
+    with database.connection as connection:
+        claims = NextClaim(ClaimCursor(database, config()), *US)
+        settlement = Settlement(JobQueue(database, config()), files, Breaker(config(), Log(config())), JobEvents())
         claim: Claim | None = claims.cursor.claim_job(*US)
         while claim is not None and claim.job is not None:
             claim = settlement.settle(claim.job, files.converted(claim.job), claims)
         plans = connection.execute(
             "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE name LIKE '%%complete_and_claim'"
         ).fetchall()
-    assert plans == [{"custom_plans": 0, "generic_plans": 12}]
+    assert plans == [{"custom_plans": 0, "generic_plans": 13}]

@@ -40,14 +40,16 @@ def worker_packets(proxy: TcpProxy) -> list[bytes]:
 
 
 def statements_of(packets: list[bytes]) -> list[str]:
-    """The last statement of each packet: a file of sql/queries or COMMIT, also where only its prepared name is sent."""
+    """The last statement of each packet: a file of sql/queries or COMMIT, also where only its prepared name is sent.
+    A claim of its own is a complete_and_claim that completes nothing."""
     prepared: dict[bytes, bytes] = {}
     found = []
     for packet in packets:
         prepared.update(re.findall(rb"(_pg3_\d+)\0-- (\w+): ", packet))
         names = re.findall(rb"\0convertq_[0-9a-f]{8}_(\w+)\0|\0-- (\w+): |\0(_pg3_\d+)\0", packet)
         name = b"".join(names[-1]) if names else b""
-        found.append(prepared.get(name, name).decode())
+        completes_nothing = b"\0\0\0\x02[]" in packet
+        found.append("claim" if completes_nothing else prepared.get(name, name).decode())
     return found
 
 

@@ -24,8 +24,8 @@ from tests.waiting import Row, eventually
 
 WORKERS = 16
 HOSTS = 8
-#: A claim of its own. The one that a completion takes along is prepared under a name that begins with convertq.
-CLAIM = r"(<unnamed>|_pg3_\d+): -- complete_and_claim:"
+#: The parameters of a claim of its own: it completes nothing.
+CLAIM = r"DETAIL: .*= '\[\]'"
 NEVER_POLLS = {"WORKER_POLL_INTERVAL_MS": 3_600_000}  # longer than any test waits
 ASLEEP = {"WORKER_CONCURRENCY": WORKERS, **NEVER_POLLS}
 

@@ -219,7 +219,8 @@ class Worker:
         self._slot.begun = []
         self._slot.jobs_done += jobs
         self._accept(settled.claim)
-        self._slot.show_ready()
+        if not self._batch.ahead:  # otherwise the next job shows it as busy at once
+            self._slot.show_ready()
 
     def _requeue_ahead(self, reason: str) -> None:
         """If this fails, the next connection or the next maintenance requeues them. Raises one of DATABASE_ERRORS."""

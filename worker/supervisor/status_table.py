@@ -35,12 +35,16 @@ class WorkerStatusTable:
     def __init__(self, slots: int) -> None:
         self._memory = mmap.mmap(-1, _ROWS + slots * (_ROW.size + _BEGUN.size))
         self._slots = slots
+        self._padded_server_id, self._server_id = b"", ""
         self.scans = ScanBudget(self._memory, _SCANS)
         self.supervisor_wake_up = WakeUp()  # posted by workers that have written something for the supervisor
 
     @property
     def server_id(self) -> str:
-        return bytes(self._memory[:_SERVER_BYTES]).rstrip(b"\0").decode()
+        """It is decoded again only when it has changed: every claim reads it."""
+        if (padded := self._memory[:_SERVER_BYTES]) != self._padded_server_id:
+            self._padded_server_id, self._server_id = padded, padded.rstrip(b"\0").decode()
+        return self._server_id
 
     @server_id.setter
     def server_id(self, value: str) -> None:
