@@ -144,7 +144,7 @@ def connect(database_url: str) -> Iterator[Connect]:
     with contextlib.ExitStack() as opened:
 
         def connect() -> psycopg.Connection[Row]:
-            conn = db.BoundedConnection.connect(database_url, autocommit=True, row_factory=dict_row)
+            conn = psycopg.connect(database_url, autocommit=True, row_factory=dict_row)
             opened.callback(conn.close)
             return conn
 

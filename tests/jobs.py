@@ -108,7 +108,11 @@ def set_status(conn: Conn, job_id: UUID, status: str) -> None:
 
 
 def database(conn: Conn, schema: str = "public") -> Database:
-    return Database(cast(BoundedConnection, conn), schema)
+    """Over any connection: a plain one gets what the worker's statements need of a bounded one."""
+    bounded = cast(BoundedConnection, conn)
+    if not isinstance(conn, BoundedConnection):
+        bounded.is_pooled, bounded.answer_timeout_seconds = False, BoundedConnection.answer_timeout_seconds
+    return Database(bounded, schema)
 
 
 @contextmanager

@@ -27,6 +27,11 @@ class Stopping:
         return self._is_retired or self._deadline is not None
 
     @property
+    def has_deadline(self) -> bool:
+        """Whether the grace runs. A worker that only retires finishes what it has claimed."""
+        return self._deadline is not None
+
+    @property
     def is_grace_over(self) -> bool:
         """Whether the current job has to be requeued."""
         return self._deadline is not None and time.monotonic() >= self._deadline

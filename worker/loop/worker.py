@@ -200,7 +200,7 @@ class Worker:
             if _concerns_other_jobs(outcome):
                 self._batch_size.record_trouble()
                 self._try_to_requeue_ahead("the job before it could not be converted")
-        if self._batch.ahead and self._stopping:
+        if self._batch.ahead and self._stopping and self._stopping.has_deadline:
             self._try_to_requeue_ahead("shutdown")
 
     def _may_wait(self) -> bool:
