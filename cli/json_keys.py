@@ -17,6 +17,9 @@ BREAKER: Keys = (
     "state", "by_hand", "opened_at", "open_seconds", "open_seconds_total", "next_probe_seconds", "probe_by",
     "trial_job", "calls", "failures", "window", "threshold",
 )  # fmt: skip
+ARTIFACTS: Keys = (
+    "kind", "run", "attempt", "storage", "path_or_key", "bytes", "sha256", "content_type", "created_at",
+)  # fmt: skip
 FAILURES: Keys = ("at", "job_id", "error_code", "error_message", "gateway_status")
 OUTCOME: Keys = ("status", "error_code", "error_message")
 
@@ -41,8 +44,9 @@ DOCUMENTS = (
     Document("wait", ("id", *OUTCOME), lines=True),
     Document("list", JOBS, lines=True),
     Document(
-        "show", ("now", "progress", "waits_for", "explanation", "events"), remark="and every column of `jobs`",
-        inside={"events": ("event_type", "at", "meta")},
+        "show", ("now", "progress", "waits_for", "explanation", "events", "artifacts"),
+        remark="and every column of `jobs`",
+        inside={"events": ("event_type", "at", "meta"), "artifacts": ARTIFACTS},
     ),
     Document(
         "stats",
