@@ -11,7 +11,9 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
+from convertq.embedded.binaries import EmbeddedError
 from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.embedded.s3 import EmbeddedS3
 from convertq.queue.database import connection as db
 from convertq.queue.database import migrations
 from convertq.queue.database.url import parse_database_url
@@ -23,6 +25,7 @@ from pytest_postgresql.executors import NoopExecutor
 
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
+from tests.storage import Storage
 from tests.waiting import Row
 from tests.web_client import TOKEN, Site
 
@@ -157,6 +160,24 @@ def dirs(tmp_path: Path) -> Dirs:
     made.uploads.mkdir()
     made.results.mkdir()
     return made
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[EmbeddedS3]:
+    """One S3 server for all tests of a process, started by the first of them."""
+    try:
+        server = EmbeddedS3()
+    except EmbeddedError as reason:
+        pytest.skip(str(reason))
+    with server:
+        Storage(server.endpoint, server).make_bucket()
+        yield server
+
+
+@pytest.fixture
+def storage(s3_server: EmbeddedS3) -> Storage:
+    """A prefix of this test's own in the bucket."""
+    return Storage(s3_server.endpoint, s3_server)
 
 
 @pytest.fixture
