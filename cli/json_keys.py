@@ -21,6 +21,7 @@ ARTIFACTS: Keys = (
     "kind", "run", "attempt", "storage", "path_or_key", "bytes", "sha256", "content_type", "created_at",
 )  # fmt: skip
 FAILURES: Keys = ("at", "job_id", "error_code", "error_message", "gateway_status")
+COPIES: Keys = ("copied", "there", "missing", "changed", "failed")
 OUTCOME: Keys = ("status", "error_code", "error_message")
 
 
@@ -95,6 +96,7 @@ DOCUMENTS = (
     Document("reclaim", ("reclaimed", "given_up")),
     Document("forget ID", ("id", "forgotten", "reason"), lines=True),
     Document("forget --owner", ("dry_run", "forgotten", "kept")),
+    Document("storage copy", ("sources", "results", "bytes"), inside={"sources": COPIES, "results": COPIES}),
     Document(
         "cleanup", ("dry_run", "sources", "results", "events", "orphans", "temp_files", "jobs", "bytes", "failed"),
     ),

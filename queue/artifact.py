@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from convertq.queue.database.database import Database
@@ -13,10 +13,14 @@ from psycopg.rows import DictRow
 class Artifact:
     kind: str  # result
     storage: str  # s3
-    location: str
+    path_or_key: str
     bytes: int
     sha256: str
     content_type: str
+
+
+def insert_artifact(database: Database, job_id: UUID, run: int, attempt: int, artifact: Artifact) -> None:
+    database.run("insert_artifact", id=job_id, run=run, attempt=attempt, **asdict(artifact))
 
 
 def list_artifacts(database: Database, job_id: UUID) -> list[DictRow]:

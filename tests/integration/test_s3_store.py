@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -308,3 +309,66 @@ def test_the_settings_are_refused_whole(environment: Environment) -> None:
     assert [line.split()[1] for line in refused.stderr.splitlines()] == [
         "STORAGE_URL", "S3_ENDPOINT_URL", "S3_PRESIGNED_DOWNLOADS",
     ]  # fmt: skip
+
+
+# -- storage copy --
+
+
+def in_directories(conn: Conn, dirs: Dirs, status: str = "complete") -> UUID:
+    job_id, pdf = uuid4(), PDF + str(uuid4()).encode()
+    (dirs.uploads / f"{job_id}.pdf").write_bytes(pdf)
+    columns: dict[str, object] = {"upload_path": f"{dirs.uploads}/{job_id}.pdf", "bytes": len(pdf)}
+    if status == "complete":
+        (dirs.results / f"{job_id}.xml").write_bytes(XML)
+        columns |= {"result_path": f"{dirs.results}/{job_id}.xml", "attempt_count": 1}
+    return insert_job(conn, status, id=job_id, sha256=hashlib.sha256(pdf).hexdigest(), **columns)
+
+
+def copy(environment: dict[str, str], target: str, *options: str) -> dict[str, Any]:
+    done = run("storage", "copy", "--to", target, "--json", *options, environment=environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_storage_copy_moves_every_job_to_the_bucket_and_back(
+    conn: Conn, storage: Storage, here: dict[str, str], dirs: Dirs
+) -> None:
+    jobs = [in_directories(conn, dirs, status) for status in ("complete", "complete", "queued", "failed")]
+    first = copy(here, str(storage.url), "--verify")
+    assert (first["sources"]["copied"], first["results"]["copied"]) == (4, 2)
+    assert len(storage.keys()) == 6
+    for job_id in jobs[:2]:
+        assert run("result", str(job_id), environment=here).stdout.encode() == XML
+    listed = conn.execute("SELECT DISTINCT storage, kind FROM artifacts ORDER BY kind").fetchall()
+    assert [tuple(row.values()) for row in listed] == [("s3", "result"), ("s3", "source")]
+    again = copy(here, str(storage.url), "--verify")
+    assert (again["sources"]["copied"], again["results"]["copied"], again["bytes"]) == (0, 0, 0)
+    for path in [*dirs.uploads.iterdir(), *dirs.results.iterdir()]:
+        path.unlink()
+    back = {**here, "STORAGE_URL": "", "STORAGE_READ_URL": str(storage.url)}
+    assert copy(back, "directories")["results"]["copied"] == 2
+    assert (dirs.results / f"{jobs[0]}.xml").read_bytes() == XML
+    assert len(list(dirs.uploads.iterdir())) == 4
+    assert conn.execute("SELECT FROM job_artifacts").fetchall() == []
+    assert len(storage.keys()) == 6  # nothing is deleted
+
+
+def test_storage_copy_reports_a_damaged_copy_and_what_is_missing(
+    conn: Conn, storage: Storage, here: dict[str, str], dirs: Dirs
+) -> None:
+    damaged, missing = in_directories(conn, dirs, "failed"), in_directories(conn, dirs)
+    storage.write(f"uploads/{damaged}.pdf", b"%PDF- another")
+    (dirs.results / f"{missing}.xml").unlink()
+    done = run("storage", "copy", "--to", str(storage.url), "--verify", environment=here)
+    assert done.returncode == 1
+    assert done.stderr == (f"{damaged}: the source was not copied: the copy has another checksum than the original\n")
+    assert (
+        done.stdout == f"copied 1 source and 0 results ({len(PDF) + 36} B); 0 there, 1 missing, 0 changed, 1 failed\n"
+    )
+
+
+def test_storage_copy_refuses_a_target_that_nothing_reads(here: dict[str, str]) -> None:
+    refused = run("storage", "copy", "--to", "s3://elsewhere", environment=here)
+    assert refused.returncode == 2
+    assert "set STORAGE_URL or STORAGE_READ_URL = s3://elsewhere/ on every host first" in refused.stderr
