@@ -17,6 +17,10 @@ from typing import Self
 
 from convertq.embedded.binaries import EmbeddedError
 from convertq.embedded.postgres import free_port
+from convertq.queue.config import DEFAULT_REGION
+from convertq.queue.storage_url import StorageUrl
+from convertq.queue.store.s3_client import Request, S3Client
+from minio.credentials.providers import StaticProvider
 
 ACCESS_KEY, SECRET_KEY = "convertq-embedded-00", "only-on-127.0.0.1-and-thrown-away-afterwards"
 PORTS = (
@@ -62,6 +66,12 @@ class EmbeddedS3:
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         }
+
+    def client(self, url: StorageUrl) -> S3Client:
+        return S3Client(url, self.endpoint, DEFAULT_REGION, StaticProvider(ACCESS_KEY, SECRET_KEY))
+
+    def make_bucket(self, name: str) -> None:
+        self.client(StorageUrl(name, "")).send(Request("PUT"))
 
     @property
     def pid(self) -> int:

@@ -25,7 +25,7 @@ from pytest_postgresql.executors import NoopExecutor
 
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
-from tests.storage import Storage
+from tests.storage import BUCKET, Storage
 from tests.waiting import Row
 from tests.web_client import TOKEN, Site
 
@@ -170,14 +170,14 @@ def s3_server() -> Iterator[EmbeddedS3]:
     except EmbeddedError as reason:
         pytest.skip(str(reason))
     with server:
-        Storage(server.endpoint, server).make_bucket()
+        server.make_bucket(BUCKET)
         yield server
 
 
 @pytest.fixture
 def storage(s3_server: EmbeddedS3) -> Storage:
     """A prefix of this test's own in the bucket."""
-    return Storage(s3_server.endpoint, s3_server)
+    return Storage(s3_server)
 
 
 @pytest.fixture

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import Any
 from uuid import UUID
 
 from convertq.embedded.s3 import EmbeddedS3
-from convertq.queue.config import Config, read_config
 from convertq.queue.storage_url import parse_storage_url
 from convertq.queue.store.s3_bucket import Bucket
-from convertq.queue.store.s3_client import Request, S3Client
-from minio.credentials.providers import StaticProvider
+from convertq.queue.store.s3_client import Request
 
 from tests.documents import PDF, Documents
 
@@ -22,21 +19,14 @@ BUCKET = "convertq-tests"
 class Storage:
     """A prefix of its own in the bucket of the tests. `endpoint` is for convertq, which a proxy may be in front of."""
 
-    def __init__(self, direct: str, server: EmbeddedS3, endpoint: str | None = None) -> None:
+    def __init__(self, server: EmbeddedS3, endpoint: str | None = None) -> None:
         self.url = parse_storage_url(f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}")
-        self._secrets = server.environment
         self.environment = {
             **server.environment,
-            "S3_ENDPOINT_URL": endpoint or direct,
+            "S3_ENDPOINT_URL": endpoint or server.endpoint,
             "STORAGE_URL": str(self.url),
         }
-        self.bucket = Bucket(_DirectClient(self.url, direct, server.environment))
-
-    def make_bucket(self) -> None:
-        self.bucket.client.send(Request("PUT"))
-
-    def config(self, environment: dict[str, str]) -> Config:
-        return read_config(environment)
+        self.bucket = Bucket(server.client(self.url))
 
     def keys(self, below: str = "") -> list[str]:
         """Without the prefix."""
@@ -65,17 +55,6 @@ class Storage:
 
     def delete(self, location: str) -> None:
         self.bucket.delete(location.removeprefix(self.url.location_of("")))
-
-
-class _DirectClient(S3Client):
-    """With the server's keys, whatever the environment of the tests has."""
-
-    def __init__(self, url: Any, endpoint: str, environment: dict[str, str]) -> None:
-        super().__init__(url, endpoint, "us-east-1")
-        self._static = StaticProvider(environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"])
-
-    def find_credentials(self) -> Any:
-        return self._static.retrieve()
 
 
 class StoredDocuments(Documents):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,8 @@ from convertq.queue.errors import StorageError
 from convertq.queue.storage_url import StorageUrl
 from convertq.queue.store.s3_errors import Refusal, network_error, read_refusal
 from minio.credentials.credentials import Credentials
-from minio.credentials.providers import AWSConfigProvider, ChainedProvider, EnvAWSProvider, IamAwsProvider
+from minio.credentials.providers import AWSConfigProvider, ChainedProvider, EnvAWSProvider, IamAwsProvider, Provider
 from minio.signer import presign_v4, sign_v4_s3
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.exceptions import TimeoutError as RequestTimeout
 from urllib3.response import BaseHTTPResponse
@@ -30,8 +30,8 @@ from urllib3.response import BaseHTTPResponse
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0  # for each wait, not for a whole transfer
 METADATA_TIMEOUT_SECONDS = 2.0  # for the service that gives an instance its credentials
-TRIES = 3
-LONGEST_PAUSE_SECONDS = 0.5
+PAUSES_SECONDS = (0.1, 0.5)  # at most so long before the second and the third try; random, so that workers spread
+TRIES = 1 + len(PAUSES_SECONDS)
 #: A file of credentials may be replaced by another program at any time, and reading it costs as much as a request.
 KEEP_CREDENTIALS_SECONDS = 10.0
 CONNECTIONS = 64  # kept in a web process; a worker uses one
@@ -62,23 +62,27 @@ class _Transient(Exception):
 class S3Client:
     """One bucket. It may be made before a fork: each process opens its own connections."""
 
-    def __init__(self, url: StorageUrl, endpoint: str | None, region: str) -> None:
-        self.url, self.region = url, region
+    def __init__(
+        self, url: StorageUrl, endpoint: str | None, region: str, provider: Provider | None = None
+    ) -> None:  # fmt: skip
+        """Without a provider, the credentials come from the usual AWS chain."""
+        self.url, self.region, self._provider = url, region, provider
         self._base = urlsplit(_base_url(url.bucket, endpoint, region))
         self._owner = 0  # the process that the connections belong to
-        self._pool = urllib3.PoolManager()
+        self._pool = self._open_pool()
         self._metadata_pool = urllib3.PoolManager()
         self._credentials: Credentials | None = None
         self._credentials_until = 0.0
 
     def send(self, request: Request, *, stream: bool = False) -> BaseHTTPResponse:
         """Raises StorageError. With `stream`, the caller reads the body and closes the answer."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(_Transient), stop=stop_after_attempt(TRIES), reraise=True,
-            wait=wait_random_exponential(multiplier=0.05, max=LONGEST_PAUSE_SECONDS),
-        )  # fmt: skip
+        for pause in PAUSES_SECONDS:
+            try:
+                return self._try(request, stream)
+            except _Transient:
+                time.sleep(random.uniform(0, pause))
         try:
-            return retrying(self._try, request, stream)
+            return self._try(request, stream)
         except _Transient as failed:
             raise failed.error from None
 
@@ -112,8 +116,9 @@ class S3Client:
             request.body.seek(0)
         if request.body or request.method in ("PUT", "POST"):
             headers["Content-Length"] = str(_size_of(request.body))
-        return self._pool.request(
-            request.method, url.geturl(), body=request.body or None, headers=headers, retries=False, redirect=False,
+        return self._pool.urlopen(
+            request.method, f"{url.path}?{url.query}" if url.query else url.path, body=request.body or None,
+            headers=headers, retries=False, redirect=False, assert_same_host=False,
             preload_content=False, decode_content=False,
             timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=request.timeout_seconds),
         )  # fmt: skip
@@ -154,15 +159,20 @@ class S3Client:
         if self._credentials is None or now >= self._credentials_until:
             self._open_after_fork()
             try:
-                self._credentials = self.find_credentials()
+                self._credentials = self._find_credentials()
             except (ValueError, OSError, HTTPError):
                 reason = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                 raise StorageError(reason) from None
             self._credentials_until = now + KEEP_CREDENTIALS_SECONDS
         return self._credentials
 
-    def find_credentials(self) -> Credentials:
+    def _open_pool(self) -> urllib3.HTTPConnectionPool:
+        return urllib3.connection_from_url(f"{self._base.scheme}://{self._base.netloc}", maxsize=CONNECTIONS)
+
+    def _find_credentials(self) -> Credentials:
         """The chain is made again each time: it would keep what it has found, also when that was replaced."""
+        if self._provider is not None:
+            return self._provider.retrieve()
         instance = IamAwsProvider(http_client=self._metadata_pool)
         return ChainedProvider([EnvAWSProvider(), AWSConfigProvider(), instance]).retrieve()
 
@@ -170,7 +180,7 @@ class S3Client:
         if self._owner == os.getpid():
             return
         self._owner, self._credentials = os.getpid(), None
-        self._pool = urllib3.PoolManager(maxsize=CONNECTIONS)
+        self._pool = self._open_pool()
         self._metadata_pool = urllib3.PoolManager(timeout=urllib3.Timeout(METADATA_TIMEOUT_SECONDS), retries=False)
 
 

@@ -65,7 +65,7 @@ def shared_place(
         psycopg.connect(url, autocommit=True, row_factory=dict_row) as conn,
     ):  # fmt: skip
         documents = StoredDocuments(conn, dirs.uploads, dirs.results)
-        documents.storage = Storage(s3_server.endpoint, s3_server, proxy.endpoint)
+        documents.storage = Storage(s3_server, proxy.endpoint)
         environment = {
             **{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ},
             **SETTINGS, "WORKER_CONCURRENCY": "1", "CIRCUIT_WINDOW": "1000",
