@@ -12,6 +12,8 @@ from psycopg.rows import DictRow
 @dataclass(frozen=True)
 class Artifact:
     kind: str  # result
+    run: int
+    attempt: int  # that made it; the one that completes the job from it may be a later one
     storage: str  # s3
     path_or_key: str
     bytes: int
@@ -19,8 +21,8 @@ class Artifact:
     content_type: str
 
 
-def insert_artifact(database: Database, job_id: UUID, run: int, attempt: int, artifact: Artifact) -> None:
-    database.run("insert_artifact", id=job_id, run=run, attempt=attempt, **asdict(artifact))
+def insert_artifact(database: Database, job_id: UUID, artifact: Artifact) -> None:
+    database.run("insert_artifact", id=job_id, **asdict(artifact))
 
 
 def list_artifacts(database: Database, job_id: UUID) -> list[DictRow]:

@@ -148,7 +148,7 @@ class StorageCopy:
         with self._database.transaction():
             moved = self._database.one(f"move_{copy.kind}", id=copy.job_id, old_location=old, location=copy.location)
             if moved and copy.artifact:
-                insert_artifact(self._database, copy.job_id, row["run"], row["attempt"], copy.artifact)
+                insert_artifact(self._database, copy.job_id, copy.artifact)
         return copy if moved else FileCopy(copy.job_id, copy.kind, What.CHANGED)
 
 

@@ -39,11 +39,11 @@ class S3Result:
             size = file.tell()
             key = self._keys.result(self._job.name, self._job.run, self._job.attempt, sha256)
             self._bucket.put(key, file, sha256, CONTENT_TYPE, only_new=True)
-        self._record(key, size, sha256)
+        self._record(key, self._job.attempt, size, sha256)
 
-    def _record(self, key: str, size: int, sha256: str) -> None:
+    def _record(self, key: str, attempt: int, size: int, sha256: str) -> None:
         self.location = self._bucket.url.location_of(key)
-        self.artifact = Artifact("result", "s3", self.location, size, sha256, CONTENT_TYPE)
+        self.artifact = Artifact("result", self._job.run, attempt, "s3", self.location, size, sha256, CONTENT_TYPE)
 
     def publish(self) -> None:
         """The commit that follows is the publication."""
@@ -58,10 +58,10 @@ class S3Result:
         """The newest whole result of this run. Only an attempt after the first looks for one."""
         listed = self._bucket.list_objects(f"{self._keys.results_of(self._job.name)}{self._job.run}.")
         found = [(result.attempt, each.key) for each in listed if (result := self._keys.read_result(each.key))]
-        for _, key in sorted(found, reverse=True):
+        for attempt, key in sorted(found, reverse=True):
             info = self._bucket.head(key)
             if info is not None and self._is_whole(key, info):
-                self._record(key, info.size, info.sha256)
+                self._record(key, attempt, info.size, info.sha256)
                 return self.location
         return None
 
