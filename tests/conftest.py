@@ -23,6 +23,7 @@ from psycopg.rows import dict_row
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
+from tests.documents import Documents
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.storage import BUCKET, Storage
@@ -187,9 +188,24 @@ def gateway() -> Iterator[StandInGateway]:
 
 
 @pytest.fixture
-def environment(database_url: str, dirs: Dirs, gateway: StandInGateway) -> Environment:
+def test_store(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """The settings of the store that CONVERTQ_TEST_STORE names: none for directories."""
+    if os.environ.get("CONVERTQ_TEST_STORE") != "s3":
+        yield {}
+        return
+    storage = Storage(request.getfixturevalue("s3_server"))
+    Documents.fetch = storage.fetch
+    yield storage.environment
+    Documents.fetch = None
+
+
+@pytest.fixture
+def environment(
+    database_url: str, dirs: Dirs, gateway: StandInGateway, test_store: dict[str, str]
+) -> Environment:  # fmt: skip
     """`environment(GATEWAY_TIMEOUT_MS=300)`: variables for a convertq process; None leaves one out."""
     given = {
+        **test_store,
         "DATABASE_URL": database_url,
         "GATEWAY_URL": gateway.url,
         "UPLOADS_DIR": str(dirs.uploads),

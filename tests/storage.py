@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from pathlib import Path
 from uuid import UUID
 
 from convertq.embedded.s3 import EmbeddedS3
@@ -42,6 +43,9 @@ class Storage:
         data: bytes = answer.read()
         answer.release_conn()
         return data
+
+    def fetch(self, location: str, path: Path) -> None:
+        path.write_bytes(self.read(location))
 
     def sha256_of(self, location: str) -> str:
         found = self.bucket.head(location.removeprefix(self.url.location_of("")))
