@@ -162,6 +162,15 @@ def test_a_worker_waits_for_storage_that_is_away_when_it_starts(place: Place) ->
     assert starting.stop() == 0
 
 
+def test_storage_that_was_away_for_a_moment_uses_no_attempt(place: Place) -> None:
+    """Every try of one request fails, and by the time of the probe the storage is back."""
+    job_id = place.documents.upload()
+    place.proxy.spoil(method="GET", path=f"{job_id}.pdf", status=503, times=3)
+    row = place.documents.wait_for(place.documents.insert(job_id))
+    assert (row["status"], row["attempt_count"]) == ("complete", 1)
+    assert place.documents.story(job_id) == "created queued processing complete"
+
+
 def test_one_object_that_cannot_be_written_fails_its_job_and_no_other(place: Place) -> None:
     job_id = place.documents.upload()
     place.proxy.spoil(method="PUT", path=str(job_id), status=500, code="InternalError")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from convertq.queue.errors import Failure, StorageError, io_failure
+from convertq.queue.errors import StorageError, io_failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.outcome import Completed, Interrupted
 from convertq.queue.store.protocol import OpenSource, Store
 from convertq.worker.gateway.client import GatewayCall, GatewayClient
 from convertq.worker.gateway.progress import Progress
 
+Done = TypeVar("Done")
 Step = Callable[[], Completed | Interrupted | None]
 
 
@@ -32,12 +33,16 @@ class Attempt:
         """A whole result of this run whose attempt died between its publication and the commit; None: there is none."""
         self.progress.step = "writing"
         try:
-            location = self.result.find_leftover()
-        except StorageError as error:
-            if self._store.is_working():
-                raise io_failure("an earlier result cannot be read", error) from None
+            location = self._find_leftover()
+        except StorageAway:
             return Interrupted("storage")
         return None if location is None else Completed(location, artifact=self.result.artifact)
+
+    def _find_leftover(self) -> str | None:
+        try:
+            return self.result.find_leftover()
+        except StorageError as error:
+            return self._repeat("an earlier result cannot be read", error, self.result.find_leftover)
 
     def convert(self) -> Completed | Interrupted:
         """Raises Failure; the temporary file exists if and only if this returns a Completed."""
@@ -65,7 +70,7 @@ class Attempt:
         try:
             return self._store.open_source(self._job_id)
         except OSError as error:
-            raise self._failure("the source file cannot be read", error) from None
+            return self._repeat("the source file cannot be read", error, lambda: self._store.open_source(self._job_id))
 
     def _create_result(self) -> BinaryIO:
         try:
@@ -77,10 +82,23 @@ class Attempt:
         try:
             self.result.finish(sink)
         except OSError as error:
-            raise self._failure("the result cannot be written", error) from None
+            self._repeat("the result cannot be written", error, lambda: self.result.finish(sink))
 
-    def _failure(self, what: str, error: OSError) -> Failure | StorageAway:
-        """After an error of the storage, a probe decides whether the storage or this one file is the problem."""
-        if isinstance(error, StorageError) and not self._store.is_working():
-            return StorageAway()
-        return io_failure(what, error)
+    def _repeat(self, what: str, error: OSError, operation: Callable[[], Done]) -> Done:
+        """After an error of the storage, a probe decides whether the storage or this one file is the problem.
+
+        The storage may have come back between the two: the operation has to fail beside a storage that works.
+        """
+        if isinstance(error, StorageError):
+            self._require_storage()
+            try:
+                return operation()
+            except OSError as again:
+                error = again
+        if isinstance(error, StorageError):
+            self._require_storage()
+        raise io_failure(what, error) from None
+
+    def _require_storage(self) -> None:
+        if not self._store.is_working():
+            raise StorageAway
