@@ -136,7 +136,8 @@ class S3Store:
         return self._bucket.client.presign_get(key, query, PRESIGNED_SECONDS, self._public_endpoint)
 
     def remove_result(self, job_id: UUID) -> None:
-        """Nothing is in the way of the next run: its results have other keys."""
+        """Nothing is in the way of the next run, which has other keys; but of a job that is gone nothing may stay."""
+        self.remove([self._location(self._keys.results_of(job_id))])
 
     # -- temporary files --
 

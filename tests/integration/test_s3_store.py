@@ -372,3 +372,10 @@ def test_storage_copy_refuses_a_target_that_nothing_reads(here: dict[str, str]) 
     refused = run("storage", "copy", "--to", "s3://elsewhere", environment=here)
     assert refused.returncode == 2
     assert "set STORAGE_URL or STORAGE_READ_URL = s3://elsewhere/ on every host first" in refused.stderr
+
+
+def test_nothing_is_left_of_a_job_that_was_forgotten_while_it_was_converted(store: Store, storage: Storage) -> None:
+    job_id = uuid4()
+    storage.write(f"results/{job_id}/1.1-{'0' * 16}.xml", XML)
+    store.remove_result(job_id)
+    assert storage.results_of(job_id) == []
