@@ -11,7 +11,7 @@ FAST_TESTS = $(addprefix tests/integration/test_,$(addsuffix .py,claim_job compl
   tests/lifecycle/test_conversion.py
 # What happens to workers, hosts, leases and the database does not depend on the store: the same tests run on both.
 S3_TESTS = $(addprefix tests/lifecycle/test_,$(addsuffix .py,breaker failed_statements lost_claims outage_under_load \
-  paused progress reload s3 stopping workers_die)) tests/integration/test_s3_store.py
+  paused progress reload s3 s3_memory stopping workers_die)) tests/integration/test_s3_store.py
 PACKAGES = cli embedded gateway queue sql web worker
 
 VENV = .venv
