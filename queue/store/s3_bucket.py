@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import hashlib
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from urllib3.response import BaseHTTPResponse
 
 SHA256_METADATA = "x-amz-meta-sha256"
 KEYS_PER_DELETION = 1000  # the protocol's limit
-MAX_OBJECT_BYTES = 5 * 1024**3  # of one PUT
+REQUIRE_EVERY_SECONDS = 10.0  # Many objects may be missing, and the bucket is checked only so often.
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Bucket:
     def __init__(self, client: S3Client) -> None:
         self.client = client
         self.url = client.url
+        self._required_until = 0.0  # until then the bucket counts as existing
 
     # -- single objects --
 
@@ -70,7 +72,8 @@ class Bucket:
         """None when it does not exist. The answer to HEAD does not say whether the bucket exists: that is checked."""
         answer = self.client.send(Request("HEAD", key, accepted=frozenset({NOT_FOUND})))
         if answer.status == NOT_FOUND:
-            self.require()
+            if time.monotonic() >= self._required_until:
+                self.require()
             return None
         return _info(answer)
 
@@ -91,6 +94,7 @@ class Bucket:
     def require(self) -> None:
         """Raises StorageError when the bucket does not exist or must not be listed."""
         self.client.send(Request("GET", "", {"list-type": "2", "max-keys": "1", "prefix": self.url.prefix}))
+        self._required_until = time.monotonic() + REQUIRE_EVERY_SECONDS
 
     # -- many objects --
 
