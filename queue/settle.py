@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import assert_never
 
+from convertq.queue.artifact import insert_artifact
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, NextClaim
 from convertq.queue.completion import FinishedJob
@@ -58,6 +59,8 @@ class Settlement:
         with self._queue.completing(FinishedJob(job, outcome), self._breaker, next_claim) as completion:
             if completion.is_leased:
                 self._publish(outcome)
+                if outcome.artifact is not None:
+                    insert_artifact(self._queue.database, job.id, outcome.artifact)
         if not completion.is_leased and not self._queue.was_completed(job):
             self._abandon(job, ANOTHER_HOLDER)
             if not self._queue.database.run("get_statuses", ids=[job.id]):
