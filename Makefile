@@ -9,6 +9,9 @@ API_EXAMPLES ?= 150
 FAST_TESTS = $(addprefix tests/integration/test_,$(addsuffix .py,claim_job complete_job extend_lease fail_job fences \
   lock_lease promote_due_jobs publication requeue_job schedule_retry submission transitions cli_show)) \
   tests/lifecycle/test_conversion.py
+# What happens to workers, hosts, leases and the database does not depend on the store: the same tests run on both.
+S3_TESTS = $(addprefix tests/lifecycle/test_,$(addsuffix .py,breaker failed_statements lost_claims outage_under_load \
+  paused progress reload s3 s3_memory stopping workers_die)) tests/integration/test_s3_store.py
 PACKAGES = cli embedded gateway queue sql web worker
 
 VENV = .venv
@@ -37,7 +40,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test test-fast test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots docs demo wheel install uninstall \
+.PHONY: help test test-s3 test-fast test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots docs demo wheel install uninstall \
   install-hooks clean
 
 help: ## list the targets
@@ -45,6 +48,9 @@ help: ## list the targets
 
 test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
+
+test-s3: $(STAMP) ## the lifecycle, crash and fencing tests with their results on a real S3 server
+	CONVERTQ_TEST_STORE=s3 $(RUN) pytest -n $(TEST_JOBS) --dist loadfile $(S3_TESTS)
 
 test-fast: $(STAMP) ## the unit tests and the core of the queue, in half a minute: for the loop while you edit
 	$(RUN) pytest -q -n 2 --dist loadfile tests/unit $(FAST_TESTS)

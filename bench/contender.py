@@ -78,6 +78,9 @@ class Contender(ABC):
         """What its processes find in the environment besides `place.environment`."""
         return {}
 
+    def fetch_results(self, place: Place) -> None:  # noqa: B027 - most have nothing to do
+        """Puts the results into the directory where they are checked, if they are elsewhere."""
+
     @abstractmethod
     def completed(self, place: Place) -> int:
         """As its own table says."""

@@ -89,6 +89,7 @@ def run_round(
             began = gateway.open()
             ended = wait_until_done(contender, place, gateway, jobs)
             spent = [cpu_seconds(*roots) - then for roots, then in zip(measured, before, strict=True)]
+        contender.fetch_results(place)
         check(ids, (seen.job_id for seen in gateway.seen()), place.results)
     return Round(jobs, ended - began, *spent)
 

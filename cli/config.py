@@ -16,6 +16,7 @@ from convertq.queue.config import read_config
 from convertq.queue.masked_url import masked
 from convertq.queue.setting import Setting
 from convertq.queue.settings import SETTINGS
+from convertq.queue.storage_url import StorageUrl
 
 COLOURS = {"environment": "cyan", "environment, wrong": "red"}
 #: The default of a setting that depends on the environment, as it is for a service.
@@ -56,7 +57,7 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
         return row | {"value": masked(text) if setting.secret else text, "problem": str(error)}
     if setting.secret:
         return row | {"value": masked(text)}
-    return row | {"value": str(value) if isinstance(value, Path) else value}
+    return row | {"value": str(value) if isinstance(value, Path | StorageUrl) else value}
 
 
 def origin(row: Mapping[str, Any]) -> str:

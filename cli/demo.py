@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60  # it takes about five
 NEEDED = {"rich": "rich", "pypdfium2": "pypdfium2", "multipart": "multipart"}
 NEEDED_TO_KEEP = {"flask": "flask", "gunicorn": "gunicorn", "psycopg_pool": "psycopg-pool"}
+CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+STORAGE_VARIABLES = ("STORAGE_URL", "S3_ENDPOINT_URL", *CREDENTIALS)
+NEEDED_ON_S3 = {"minio": "minio"}
 
 
 @click.command(
@@ -29,12 +34,15 @@ NEEDED_TO_KEEP = {"flask": "flask", "gunicorn": "gunicorn", "psycopg_pool": "psy
 Example:
   convertq demo
   convertq demo --keep        # and use the stack from a browser and a second terminal
+  convertq demo --s3          # with an embedded S3 server instead of directories
 """
 )
 @click.option("--keep", is_flag=True, help="Keep everything running, with the pages, until Ctrl-C.")
-def demo(keep: bool) -> int:
+@click.option("--s3", "on_s3", is_flag=True, help="Keep the files in an embedded S3 server.")
+def demo(keep: bool, on_s3: bool) -> int:
     """Convert sample invoices with an embedded PostgreSQL and the reference gateway."""
-    for module, package in (NEEDED | (NEEDED_TO_KEEP if keep else {})).items():
+    needed = NEEDED | (NEEDED_TO_KEEP if keep else {}) | (NEEDED_ON_S3 if on_s3 else {})
+    for module, package in needed.items():
         if importlib.util.find_spec(module) is None:
             raise click.ClickException(f"the demo needs {package}: pip install 'convertq[demo]'")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the demo as Ctrl-C does
@@ -44,7 +52,7 @@ def demo(keep: bool) -> int:
 
     console = Console(highlight=False)
     try:
-        return _run(Stack(), console, keep)
+        return _run(Stack(on_s3=on_s3), console, keep)
     except EmbeddedError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
@@ -57,8 +65,10 @@ def _run(stack: Stack, console: Console, keep: bool) -> int:
     from convertq.cli.demo_view import table, watch
     from convertq.queue.database.database import Database
 
-    console.print("starting PostgreSQL, the reference gateway and four workers …")
+    storage = ", an S3 server" if stack.on_s3 else ""
+    console.print(f"starting PostgreSQL{storage}, the reference gateway and four workers …")
     with stack.up() as config:
+        os.environ.update({name: stack.environment[name] for name in CREDENTIALS if name in stack.environment})
         database = Database.open(config.database, APPLICATION_NAME)
         jobs = submit_samples(database, config)
         rows = watch(database, jobs, console, TIMEOUT_SECONDS)
@@ -67,6 +77,7 @@ def _run(stack: Stack, console: Console, keep: bool) -> int:
             console.print(table(rows))
         done = [row for row in rows if row["status"] == JobStatus.COMPLETE]
         if done:
+            save_results(database, config, [row["id"] for row in done])
             print_shortest(console, {config.results_dir / f"{row['id']}.xml": row["name"] for row in done})
         if keep:
             _keep(stack, console)
@@ -88,6 +99,22 @@ def submit_samples(database: Database, config: Config) -> dict[UUID, str]:
     return {submission.id: name for submission, name in submitted if submission.id}
 
 
+def save_results(database: Database, config: Config, ids: list[UUID]) -> None:
+    """Copies the results out of the bucket, which ends with its server; those in a directory stay there."""
+    if config.storage_url is None:
+        return
+    from convertq.queue.jobs import get_job
+    from convertq.queue.result import open_result
+    from convertq.queue.store import open_store
+
+    store = open_store(config)
+    for job_id in ids:
+        job = get_job(database, job_id)
+        assert job is not None
+        with open_result(job, store).file as xml, open(config.results_dir / f"{job_id}.xml", "wb") as copy:
+            shutil.copyfileobj(xml, copy)
+
+
 def print_shortest(console: Console, results: dict[Path, str]) -> None:
     from rich.syntax import Syntax
 
@@ -102,8 +129,9 @@ def print_shortest(console: Console, results: dict[Path, str]) -> None:
 
 def _keep(stack: Stack, console: Console) -> None:
     """Prints the addresses for a browser, and the settings with which every command works in a second terminal."""
-    wanted = ("DATABASE_URL", "GATEWAY_URL", "UPLOADS_DIR", "RESULTS_DIR")
-    exports = " ".join(f"{name}={shlex.quote(stack.environment[name])}" for name in wanted)
+    wanted = ("DATABASE_URL", "GATEWAY_URL", "UPLOADS_DIR", "RESULTS_DIR", *STORAGE_VARIABLES)
+    given = {name: stack.environment[name] for name in wanted if name in stack.environment}
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
     with stack.web() as address:
         console.print("\nThe stack stays up until Ctrl-C. In a browser:\n", soft_wrap=True)
         console.print(f"{address}/        drop PDF files there", markup=False, soft_wrap=True)

@@ -28,7 +28,8 @@ MEANINGS = {
     ExitCode.NO_SUCH_JOB: "No such job.",
     ExitCode.NOT_IN_STATE: "The job's state does not allow it: `NOT_READY`, `EXPIRED`, or a retry without its source "
     "or before the jobs that it depends on are complete.",
-    ExitCode.UNREACHABLE: "The database or the gateway is unreachable, or the database has no free connection.",
+    ExitCode.UNREACHABLE: "The database, the storage or the gateway is unreachable, or the database has no free "
+    "connection.",
     ExitCode.BAD_CONFIG: "Wrong configuration.",
     ExitCode.INTERRUPTED: "Interrupted.",
 }
@@ -72,7 +73,7 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
     from convertq.queue.config import ConfigError
     from convertq.queue.database.errors import NOT_CONNECTED, SchemaError, is_full
     from convertq.queue.database.migrations import MigrationError
-    from convertq.queue.errors import one_line
+    from convertq.queue.errors import StorageError, one_line
 
     match error:
         case ConfigError():
@@ -89,6 +90,8 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
             return ExitCode.FAILED, [f"the database refused: {one_line(message)}"]
         case UnicodeEncodeError():
             return ExitCode.USAGE, ["an argument is not valid UTF-8"]
+        case StorageError():
+            return ExitCode.UNREACHABLE, [error.strerror or str(error)]
         case OSError():
             where = f"{shown(os.fsdecode(error.filename))}: " if error.filename else ""
             return ExitCode.FAILED, [f"{where}{(error.strerror or str(error)).lower()}"]

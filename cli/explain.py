@@ -161,6 +161,8 @@ def _expired(about: Subject) -> str:
 
 
 def _missing(about: Subject) -> str:
+    if str(about.job["result_path"]).startswith("s3://"):
+        return f"{_done(about)}, but its result is gone from the storage: submit the file again"
     remedy = "name the right one, or submit the file again"
     return f"{_done(about)}, but its result is not in this host's RESULTS_DIR: {remedy}"
 

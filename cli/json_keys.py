@@ -17,7 +17,11 @@ BREAKER: Keys = (
     "state", "by_hand", "opened_at", "open_seconds", "open_seconds_total", "next_probe_seconds", "probe_by",
     "trial_job", "calls", "failures", "window", "threshold",
 )  # fmt: skip
+ARTIFACTS: Keys = (
+    "kind", "run", "attempt", "storage", "path_or_key", "bytes", "sha256", "content_type", "created_at",
+)  # fmt: skip
 FAILURES: Keys = ("at", "job_id", "error_code", "error_message", "gateway_status")
+COPIES: Keys = ("copied", "there", "missing", "changed", "failed")
 OUTCOME: Keys = ("status", "error_code", "error_message")
 
 
@@ -41,8 +45,9 @@ DOCUMENTS = (
     Document("wait", ("id", *OUTCOME), lines=True),
     Document("list", JOBS, lines=True),
     Document(
-        "show", ("now", "progress", "waits_for", "explanation", "events"), remark="and every column of `jobs`",
-        inside={"events": ("event_type", "at", "meta")},
+        "show", ("now", "progress", "waits_for", "explanation", "events", "artifacts"),
+        remark="and every column of `jobs`",
+        inside={"events": ("event_type", "at", "meta"), "artifacts": ARTIFACTS},
     ),
     Document(
         "stats",
@@ -91,6 +96,7 @@ DOCUMENTS = (
     Document("reclaim", ("reclaimed", "given_up")),
     Document("forget ID", ("id", "forgotten", "reason"), lines=True),
     Document("forget --owner", ("dry_run", "forgotten", "kept")),
+    Document("storage copy", ("sources", "results", "bytes"), inside={"sources": COPIES, "results": COPIES}),
     Document(
         "cleanup", ("dry_run", "sources", "results", "events", "orphans", "temp_files", "jobs", "bytes", "failed"),
     ),

@@ -33,6 +33,7 @@ COMMANDS = {
     "breaker": ("convertq.cli.breaker:breaker", "Show, open or close the circuit breaker."),
     "cleanup": ("convertq.cli.cleanup:cleanup", "Remove expired files, events and jobs."),
     "forget": ("convertq.cli.forget:forget", "Remove jobs at once, with all their rows and files."),
+    "storage": ("convertq.cli.storage:storage", "Copy all files to another storage (storage copy)."),
     "doctor": ("convertq.cli.doctor:doctor", "Check the installation, with remedies."),
     "metrics": ("convertq.cli.metrics:metrics", "Print Prometheus metrics."),
     "config": ("convertq.cli.config:config", "Show the configuration in force."),

@@ -21,7 +21,8 @@ from convertq.queue.facts import Facts, gather_facts
 from convertq.queue.quantities import size
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
-LEFT_OUT = ("now", "progress", "waits_for", "id", "status")
+FILES = ("FILE", "STORAGE", "SIZE", "WHERE")
+LEFT_OUT = ("now", "progress", "waits_for", "id", "status", "upload_path", "result_path")
 
 
 @click.command(
@@ -38,7 +39,8 @@ def show(job_id: UUID, as_json: bool) -> None:
     with open_database() as database:
         facts = find_facts(database, job_id)
     if as_json:
-        print_json({**facts.job, "explanation": explain_job(facts), "events": facts.events})
+        files = {"events": facts.events, "artifacts": facts.artifacts}
+        print_json({**facts.job, "explanation": explain_job(facts), **files})
         return
     for line in page(facts):
         click.echo(line)
@@ -64,6 +66,9 @@ def page(facts: Facts) -> Iterator[str]:
         lines = hang(written(name, value, facts.now), room + 4, terminal_width())
         yield f"  {click.style(f'{name:<{room}}', dim=True)}  {next(lines)}"
         yield from lines
+    if facts.artifacts:
+        yield ""
+        yield from files(facts.artifacts)
     yield ""
     yield from timeline(facts.events, facts.now)
 
@@ -89,6 +94,16 @@ def in_words(progress: Mapping[str, Any], now: datetime) -> str:
     parts = [f"{progress['step']} {progress['percent']}%", f"{size(done)} of {size(total)}" if done and total else ""]
     ago = duration(now - parse_timestamp(progress["updated_at"]))
     return ", ".join(part for part in [*parts, progress["message"], f"{ago} ago"] if part)
+
+
+def files(artifacts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    cells = [
+        (each["kind"], each["storage"], size(each["bytes"]) if each["bytes"] else "-", shown(each["path_or_key"]))
+        for each in artifacts
+    ]
+    heading, *lines = table(FILES, cells)
+    yield click.style(heading, dim=True)
+    yield from lines
 
 
 def timeline(events: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:

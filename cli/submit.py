@@ -22,7 +22,7 @@ from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.formatting import shown
 from convertq.cli.waiting import verdict, wait_for_jobs
 from convertq.queue.database.database import Database
-from convertq.queue.errors import Code
+from convertq.queue.errors import Code, StorageError
 from convertq.queue.jobs import find_missing_jobs
 from convertq.queue.mapping import MappingNotAllowed, choose_mapping
 from convertq.queue.status import JobStatus
@@ -98,6 +98,8 @@ def refuse_unknown(database: Database, ids: Sequence[UUID]) -> None:
 def submit_one(submitter: Submitter, path: Path, options: SubmissionOptions, *, quiet: bool) -> Submission:
     try:
         done = submitter.submit_file(path, options)
+    except StorageError:
+        raise  # the next file would fail too
     except OSError as error:
         reason = error.strerror or str(error)
         done = Submission(None, SubmissionResult.REFUSED, Code.IO_ERROR, reason[:1].lower() + reason[1:])

@@ -28,7 +28,9 @@ def run(concurrency: int | None) -> None:
     config = configuration(needs_gateway=True)
     if concurrency:
         config = replace(config, worker_concurrency=concurrency)
-    the_store().make_ready()
+    store = the_store()
+    store.make_ready()
+    store.prepare_workers()
     from convertq.queue.log.lines import set_up_logging
     from convertq.worker.supervisor.supervisor import Supervisor
 

@@ -26,6 +26,7 @@ PR_SET_PDEATHSIG = 1
 STOP_TIMEOUT_SECONDS = 1.0  # for each process; then it is killed
 #: shown being retried: the gateway answers its first request with 502
 RETRIED = "oficina.pdf"
+BUCKET = "convertq-demo"
 
 _libc = ctypes.CDLL(None)
 
@@ -38,7 +39,8 @@ def samples() -> list[Path]:
 class Stack:
     """Everything below one directory; the result files stay there when the rest is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_s3: bool = False) -> None:
+        self.on_s3 = on_s3
         self.home = Path(tempfile.mkdtemp(prefix="convertq-demo-"))
         self.environment: dict[str, str] = {}
 
@@ -48,11 +50,20 @@ class Stack:
             database = running.enter_context(EmbeddedPostgres(settings={**FAST, "autovacuum": "on"}))
             gateway_url = running.enter_context(self._gateway())
             self.environment = self._environment(database.url(), gateway_url)
+            if self.on_s3:
+                self.environment |= self._start_storage(running)
             config = read_config(self.environment, needs_gateway=True)
             with connect(config.database, "convertq:demo") as connection:
                 migrate(connection, config.database.schema)
             running.enter_context(self._process("worker", "run", log="worker.log"))
             yield config
+
+    def _start_storage(self, running: contextlib.ExitStack) -> dict[str, str]:
+        from convertq.embedded.s3 import EmbeddedS3  # needs convertq[s3]
+
+        storage = running.enter_context(EmbeddedS3())
+        storage.make_bucket(BUCKET)
+        return {**storage.environment, "STORAGE_URL": f"s3://{BUCKET}/demo"}
 
     def _environment(self, database_url: str, gateway_url: str) -> dict[str, str]:
         """Nothing of the caller's own settings: the demo must not touch a real queue."""
@@ -70,7 +81,8 @@ class Stack:
             "ADMIN_TOKEN": secrets.token_hex(16),
         }
         ours = {setting.variable for setting in SETTINGS}
-        return {name: value for name, value in os.environ.items() if name not in ours} | chosen
+        kept = {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("AWS_")}
+        return kept | chosen
 
     @contextlib.contextmanager
     def _gateway(self) -> Iterator[str]:

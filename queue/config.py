@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ from convertq.queue.database.url import DatabaseUrl
 from convertq.queue.masked_url import masked
 from convertq.queue.setting import Setting
 from convertq.queue.settings import SETTINGS
+from convertq.queue.storage_url import StorageUrl
 
 EX_CONFIG = 78
 #: A worker that exceeds its deadline, such as the gateway timeout, by this time is killed and its job requeued.
 STUCK_AFTER_SECONDS = 30.0
+DEFAULT_REGION = "us-east-1"
 
 
 class ConfigError(Exception):
@@ -32,6 +35,12 @@ class Config:
     gateway_url: str = field(repr=False)  # may hold credentials; empty where the command needs no gateway
     uploads_dir: Path
     results_dir: Path
+    storage_url: StorageUrl | None  # None: the two directories
+    storage_read_url: StorageUrl | None
+    s3_endpoint_url: str | None  # None: AWS
+    s3_region: str
+    s3_presigned_downloads: bool
+    s3_public_endpoint_url: str | None
     worker_concurrency: int
     worker_lease_ttl_sec: int
     worker_lease_extend_sec: int
@@ -80,7 +89,7 @@ def read_config(environment: Mapping[str, str], *, needs_gateway: bool = False) 
     for setting in SETTINGS:
         text = environment.get(setting.variable) or setting.default
         if text is None:
-            values[setting.attribute] = _unset(setting, needs_gateway, problems)
+            values[setting.attribute] = _unset(setting, environment, needs_gateway, problems)
             continue
         try:
             values[setting.attribute] = setting.read(text)
@@ -88,12 +97,13 @@ def read_config(environment: Mapping[str, str], *, needs_gateway: bool = False) 
             shown = masked(text) if setting.secret else text
             problems.append(f"{setting.variable} = {shown[:80]!r}: {error}")
     _check_lease(values, problems)
+    _check_storage(values, problems)
     if problems:
         raise ConfigError(problems)
     return Config(**values)
 
 
-def _unset(setting: Setting, needs_gateway: bool, problems: list[str]) -> Any:
+def _unset(setting: Setting, environment: Mapping[str, str], needs_gateway: bool, problems: list[str]) -> Any:
     match setting.variable:
         case "DATABASE_URL":
             problems.append("DATABASE_URL is not set: postgresql://user:password@host:port/database")
@@ -101,6 +111,8 @@ def _unset(setting: Setting, needs_gateway: bool, problems: list[str]) -> Any:
             if needs_gateway:
                 problems.append("GATEWAY_URL is not set: http://host:port of the conversion gateway")
             return ""
+        case "S3_REGION":
+            return environment.get("AWS_REGION") or DEFAULT_REGION
         case "LOG_FORMAT":
             return "text" if sys.stderr.isatty() else "json"
     return None
@@ -112,3 +124,9 @@ def _check_lease(values: Mapping[str, Any], problems: list[str]) -> None:
         problems.append(
             f"WORKER_LEASE_EXTEND_SEC = '{extend}': must be under a third of WORKER_LEASE_TTL_SEC = '{ttl}'"
         )
+
+
+def _check_storage(values: Mapping[str, Any], problems: list[str]) -> None:
+    for name in ("storage_url", "storage_read_url"):
+        if values.get(name) and importlib.util.find_spec("minio") is None:
+            problems.append(f"{name.upper()} = '{values[name]}': needs minio: pip install 'convertq[s3]'")

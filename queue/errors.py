@@ -67,7 +67,19 @@ class Failure(Exception):
         return self.code not in GATEWAY_FAILURES if self.called else None
 
 
+class StorageError(OSError):
+    """Object storage did not do what was requested, or could not be reached; the message has the remedy.
+
+    That one object is missing is a FileNotFoundError instead.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EIO, f"storage: {reason}")
+
+
 def io_failure(what: str, error: OSError) -> Failure:
+    if isinstance(error, StorageError):
+        return Failure(Code.IO_ERROR, f"{what}: {error.strerror}")
     if error.errno in DISK_FULL:
         return Failure(Code.IO_ERROR, f"{what}: the disk is full", retryable=False)
     return Failure(Code.IO_ERROR, f"{what}: {(error.strerror or 'unknown error').lower()}")

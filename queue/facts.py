@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from convertq.queue.artifact import list_artifacts
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
+from convertq.queue.errors import StorageError
 from convertq.queue.jobs import get_job, get_statuses, list_events
 from convertq.queue.status import JobStatus
 from convertq.queue.store.protocol import Store
@@ -43,6 +45,7 @@ class Facts:
     result_is_recorded: bool = True
     has_result: bool = True  # it can be read here
     events: Sequence[Row] = ()
+    artifacts: Sequence[Row] = ()
     heartbeat_timeout_seconds: float = 40
     gateway_timeout: timedelta = timedelta(minutes=3)
     paused_here: str = ""  # why this host claims nothing
@@ -73,10 +76,11 @@ def gather_facts(database: Database, config: Config, store: Store, job_id: UUID)
         needed=needed,
         must_wait=bool(needed),
         has_dependencies=_has_dependencies(database, job),
-        has_source=store.has_source(job_id),
+        has_source=_has_source(store, job),
         result_is_recorded=job["result_path"] is not None,
-        has_result=store.has_result(job_id, job["result_path"]),
+        has_result=_has_result(store, job),
         events=events,
+        artifacts=list_artifacts(database, job_id),
         heartbeat_timeout_seconds=config.worker_heartbeat_timeout_sec,
         gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
         paused_here=store.reason_to_pause(),
@@ -86,7 +90,7 @@ def gather_facts(database: Database, config: Config, store: Store, job_id: UUID)
 def facts_for_owner(job: Row, queue: Row, config: Config, store: Store) -> Facts:
     """`job` is a row of list_session_jobs or get_session_job, `queue` one of get_queue_state.
 
-    The store is checked only where the state depends on it: a page shows many jobs.
+    The store is checked only where the state depends on it, and never over the network: a page shows many jobs.
     """
     status, last, location = job["status"], job["last_error"], job["result_path"]
     return Facts(
@@ -95,10 +99,28 @@ def facts_for_owner(job: Row, queue: Row, config: Config, store: Store) -> Facts
         max_attempts=config.retry_max_attempts,
         last_error=LastError(last["code"], last["message"]) if last else None,
         must_wait=job["waits"],
-        has_source=bool(status == JobStatus.FAILED and job["has_source"] and store.has_source(job["id"])),
+        has_source=bool(
+            status == JobStatus.FAILED and job["has_source"] and (store.is_remote or store.has_source(job["id"]))
+        ),
         result_is_recorded=location is not None,
-        has_result=status == JobStatus.COMPLETE and store.has_result(job["id"], location),
+        has_result=status == JobStatus.COMPLETE
+        and (location is not None if store.is_remote else store.has_result(job["id"], location)),
     )
+
+
+def _has_source(store: Store, job: Row) -> bool:
+    """While the storage cannot be reached, the row counts."""
+    try:
+        return store.has_source(job["id"])
+    except StorageError:
+        return job["upload_path"] is not None
+
+
+def _has_result(store: Store, job: Row) -> bool:
+    try:
+        return store.has_result(job["id"], job["result_path"])
+    except StorageError:
+        return job["result_path"] is not None
 
 
 def _get_prospects(database: Database, config: Config, job_id: UUID) -> DictRow:

@@ -66,12 +66,12 @@ def explain_refused_retry(database: Database, job_id: UUID) -> RetryRefusal:
 
 def _retry_batch(database: Database, store: Store, ids: Sequence[UUID]) -> int:
     """The files are checked again while the rows are locked: cleanup may have removed one in between."""
-    there = _with_source(store, ids)
+    there = store.find_sources(ids)
     while there:
         try:
             with database.transaction():
                 queued = [row["id"] for row in database.run("retry_jobs", ids=there)]
-                still_there = _with_source(store, queued)
+                still_there = store.find_sources(queued)
                 if len(still_there) == len(queued):
                     return len(queued)
                 raise psycopg.Rollback
@@ -101,7 +101,3 @@ def must_be_complete_first(needed: Sequence[Mapping[str, Any]]) -> str:
 
 def name_statuses(jobs: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{job['id']} ({job['status']})" for job in jobs)
-
-
-def _with_source(store: Store, ids: Sequence[UUID]) -> list[UUID]:
-    return [job_id for job_id in ids if store.has_source(job_id)]

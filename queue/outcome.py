@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convertq.queue.artifact import Artifact
 from convertq.queue.errors import Failure
 from convertq.queue.store.protocol import PendingResult
 
@@ -16,6 +17,7 @@ class Completed:
     result: PendingResult | None = None  # None: an attempt that died has left a whole result there
     gateway_status: int | None = None
     gateway_ms: int | None = None
+    artifact: Artifact | None = None  # what `job_artifacts` records with the completion, if anything
 
     @property
     def gateway_ok(self) -> bool | None:

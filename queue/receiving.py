@@ -74,9 +74,10 @@ class UploadReceiver:
             for chunk in _chunks(stream, update):
                 read += len(chunk)
                 if len(beginning) + read > self._config.max_upload_bytes:
-                    break
+                    return read
                 sink.write(chunk)
-            source.finish(sink)
+            if len(beginning) <= self._config.max_upload_bytes:
+                source.finish(sink)
         return read
 
 

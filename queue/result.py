@@ -25,12 +25,25 @@ class Expired(Exception):
 
 def open_result(job: Mapping[str, Any], store: Store) -> OpenResult:
     """`job` has id, status and result_path. Raises NotReady or Expired, and OSError where the store cannot be read."""
-    if job["status"] != JobStatus.COMPLETE:
-        raise NotReady(job["status"])
+    _require_complete(job)
     try:
         return store.open_result(job["id"], job["result_path"])
     except FileNotFoundError:
         raise Expired from None
+
+
+def presign_result(job: Mapping[str, Any], store: Store, name: str) -> str | None:
+    """A URL from which a browser can load it; None where this process passes it on. Raises as open_result does."""
+    _require_complete(job)
+    try:
+        return store.presign_result(job["id"], job["result_path"], name)
+    except FileNotFoundError:
+        raise Expired from None
+
+
+def _require_complete(job: Mapping[str, Any]) -> None:
+    if job["status"] != JobStatus.COMPLETE:
+        raise NotReady(job["status"])
 
 
 def count_download(database: Database, job_id: UUID) -> None:

@@ -163,8 +163,7 @@ class Retention:
         for batch in in_batches(self._store.list_results()):
             of_jobs, orphans = self._divide_by_job(batch)
             yield from self._remove_old(Kind.ORPHAN, orphans)
-            old = [file for file in of_jobs if file.is_old]
-            yield from self._remove_unneeded(Kind.ORPHAN, "lock_leftover_results", old)
+            yield from self._remove_orphan_results([file for file in of_jobs if file.is_old])
 
     def _divide_by_job(self, files: list[StoredFile]) -> tuple[list[StoredFile], list[StoredFile]]:
         """The files whose job exists, and the others."""
@@ -179,6 +178,16 @@ class Retention:
             rows = self._database.run(find, ids=[file.job_id for file in files], **limits)
             unneeded = {row["id"] for row in rows}
             return self._remove(kind, [_expired_file(file) for file in files if file.job_id in unneeded])
+
+    def _remove_orphan_results(self, files: list[StoredFile]) -> list[Item]:
+        """A job may have several results on object storage, of which its row names one."""
+        if not files:
+            return []
+        ids, locations = [file.job_id for file in files], [file.location for file in files]
+        with self._database.transaction():
+            rows = self._database.run("lock_orphan_results", ids=ids, locations=locations)
+            orphans = {row["location"] for row in rows}
+            return self._remove(Kind.ORPHAN, [_expired_file(file) for file in files if file.location in orphans])
 
     def _remove_old(self, kind: Kind, files: list[StoredFile]) -> list[Item]:
         """An orphan has no row to lock. Only its age shows that no submission is about to commit it."""

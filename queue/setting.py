@@ -88,6 +88,29 @@ def gateway_url(text: str) -> str:
     return text.rstrip("/").removesuffix("/process").rstrip("/")
 
 
+def endpoint_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:
+        known = False
+    if not known or parts.username is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError("must be http://host:port or https://host:port, without a path or credentials")
+    return text.rstrip("/")
+
+
+def region(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", text):
+        raise ValueError("must be the name of a region, such as eu-west-1")
+    return text
+
+
+def switch(text: str) -> bool:
+    if text.lower() not in ("0", "1", "false", "true"):
+        raise ValueError("must be 1 or 0")
+    return text.lower() in ("1", "true")
+
+
 def token(text: str) -> str:
     if not re.fullmatch(r"[!-~]+", text):
         raise ValueError("must be printable ASCII without spaces, such as `openssl rand -hex 32` makes")

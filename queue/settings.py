@@ -10,18 +10,22 @@ from convertq.queue.setting import (
     Setting,
     absolute_path,
     days,
+    endpoint_url,
     gateway_url,
     label,
     names,
     one_of,
     port,
     positive,
+    region,
     share,
+    switch,
     token,
     url_path,
     whole_number,
     zero_or_more,
 )
+from convertq.queue.storage_url import parse_storage_url
 
 #: section of the documents -> its settings
 SECTIONS: dict[str, tuple[Setting, ...]] = {
@@ -39,11 +43,13 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     "Files": (
         Setting(
             "UPLOADS_DIR", absolute_path, "/app/uploads",
-            about="Absolute path of the directory with the uploaded PDFs. convertq creates it at start.",
+            about="Absolute path of the directory with the uploaded PDFs; on S3, of their temporary files. convertq "
+            "creates it at start.",
         ),
         Setting(
             "RESULTS_DIR", absolute_path, "/app/results",
-            about="Absolute path of the directory with the XML results. convertq creates it at start.",
+            about="Absolute path of the directory with the XML results; on S3, of their temporary files. convertq "
+            "creates it at start.",
         ),
         Setting(
             "RESULTS_MIN_FREE_MB", zero_or_more, "100",
@@ -52,6 +58,34 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "MAX_UPLOAD_BYTES", whole_number(1, 2**40), "52428800",
             about="Larger files are refused with `TOO_LARGE`.",
+        ),
+    ),
+    "Object storage": (
+        Setting(
+            "STORAGE_URL", parse_storage_url, None, unset="the directories above",
+            about="`s3://BUCKET/PREFIX`: new PDFs and results go to this bucket of any S3-compatible storage. Needs "
+            "`convertq[s3]`. Credentials come from the usual AWS chain: environment, shared file, instance role.",
+        ),
+        Setting(
+            "STORAGE_READ_URL", parse_storage_url, None, unset="the directories above",
+            about="Where files of older jobs may also be, while they move from one storage to another.",
+        ),
+        Setting(
+            "S3_ENDPOINT_URL", endpoint_url, None, unset="AWS",
+            about="`https://host:port` of a storage other than AWS; its buckets are then addressed by path.",
+        ),
+        Setting(
+            "S3_REGION", region, None, unset="`AWS_REGION`, else us-east-1",
+            about="The region of the bucket.",
+        ),
+        Setting(
+            "S3_PRESIGNED_DOWNLOADS", switch, "0",
+            about="1: a download is a redirect to the storage, by a URL that is valid for 5 minutes. 0: the web "
+            "process passes the file on.",
+        ),
+        Setting(
+            "S3_PUBLIC_ENDPOINT_URL", endpoint_url, None, unset="`S3_ENDPOINT_URL`",
+            about="The address of the storage as browsers reach it, for those redirects.",
         ),
     ),
     "Worker pool": (

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import assert_never
 
+from convertq.queue.artifact import insert_artifact
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, NextClaim
 from convertq.queue.completion import FinishedJob
@@ -57,7 +58,11 @@ class Settlement:
     def complete(self, finished: Sequence[FinishedJob], next_claim: NextClaim | None = None) -> Claim | None:
         """All of them in one commit; an error leaves all of them as they were."""
         with self._queue.completing(finished, self._breaker, next_claim) as completion:
-            self._publish([one.outcome.result for one in finished if one.job.id in completion.leased])
+            leased = [one for one in finished if one.job.id in completion.leased]
+            self._publish([one.outcome.result for one in leased])
+            for one in leased:
+                if one.outcome.artifact is not None:
+                    insert_artifact(self._queue.database, one.job.id, one.outcome.artifact)
         for one in finished:
             if one.job.id in completion.leased or self._queue.was_completed(one.job):
                 self._end_completed(one)

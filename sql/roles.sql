@@ -43,7 +43,7 @@ SELECT format('CREATE ROLE %I NOLOGIN', name)
 
 GRANT USAGE ON SCHEMA :"schema" TO :"worker", :"web", :"monitor";
 GRANT SELECT ON :"schema".jobs, :"schema".job_events, :"schema".job_progress, :"schema".job_dependencies,
-    :"schema".dependants_to_release,
+    :"schema".dependants_to_release, :"schema".job_artifacts, :"schema".artifacts,
     :"schema".servers, :"schema".circuit_breaker, :"schema".counters, :"schema".counters_position,
     :"schema".schema_migrations, :"schema".job_events_default, :"schema".job_events_id_seq
     TO :"worker", :"web", :"monitor";
@@ -72,6 +72,7 @@ GRANT DELETE ON :"schema".job_progress TO :"web";     -- a trigger's, when a job
 GRANT UPDATE ON :"schema".circuit_breaker TO :"worker", :"web";
 GRANT INSERT, UPDATE, DELETE ON :"schema".servers TO :"worker";
 GRANT UPDATE ON :"schema".servers TO :"web";          -- reclaim declares silent ones dead
+GRANT INSERT, UPDATE, DELETE ON :"schema".job_artifacts TO :"worker";
 -- cleanup and forget:
 GRANT DELETE ON :"schema".jobs, :"schema".job_dependencies, :"schema".job_events TO :"worker";
 GRANT INSERT, UPDATE ON :"schema".counters TO :"worker", :"web";

@@ -12,7 +12,9 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
+from convertq.embedded.binaries import EmbeddedError
 from convertq.embedded.postgres import EmbeddedPostgres
+from convertq.embedded.s3 import EmbeddedS3
 from convertq.queue.database import connection as db
 from convertq.queue.database import migrations
 from convertq.queue.database.url import parse_database_url
@@ -23,9 +25,11 @@ from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
 from tests.copied_postgres import CopiedPostgres
+from tests.documents import Documents
 from tests.file_order import start_longest_first
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
+from tests.storage import BUCKET, Storage
 from tests.waiting import Row
 from tests.web_client import TOKEN, Site
 
@@ -180,6 +184,24 @@ def dirs(tmp_path: Path) -> Dirs:
     return made
 
 
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[EmbeddedS3]:
+    """One S3 server for all tests of a process, started by the first of them."""
+    try:
+        server = EmbeddedS3()
+    except EmbeddedError as reason:
+        pytest.skip(str(reason))
+    with server:
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture
+def storage(s3_server: EmbeddedS3) -> Storage:
+    """A prefix of this test's own in the bucket."""
+    return Storage(s3_server)
+
+
 @pytest.fixture
 def gateway() -> Iterator[StandInGateway]:
     with StandInGateway() as standing_in:
@@ -187,9 +209,24 @@ def gateway() -> Iterator[StandInGateway]:
 
 
 @pytest.fixture
-def environment(database_url: str, dirs: Dirs, gateway: StandInGateway) -> Environment:
+def test_store(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """The settings of the store that CONVERTQ_TEST_STORE names: none for directories."""
+    if os.environ.get("CONVERTQ_TEST_STORE") != "s3":
+        yield {}
+        return
+    storage = Storage(request.getfixturevalue("s3_server"))
+    Documents.fetch = storage.fetch
+    yield storage.environment
+    Documents.fetch = None
+
+
+@pytest.fixture
+def environment(
+    database_url: str, dirs: Dirs, gateway: StandInGateway, test_store: dict[str, str]
+) -> Environment:  # fmt: skip
     """`environment(GATEWAY_TIMEOUT_MS=300)`: variables for a convertq process; None leaves one out."""
     given = {
+        **test_store,
         "DATABASE_URL": database_url,
         "GATEWAY_URL": gateway.url,
         "UPLOADS_DIR": str(dirs.uploads),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, ClassVar, LiteralString
 from uuid import UUID, uuid4
 
 import psycopg
@@ -22,6 +22,9 @@ DONE = ("complete", "failed")
 
 class Documents:
     """The documents of one database and its two directories."""
+
+    #: Where results are objects: copies the object at a location into a file.
+    fetch: ClassVar[Callable[[str, Path], None] | None] = None
 
     def __init__(self, conn: psycopg.Connection[Row], uploads: Path, results: Path) -> None:
         self.conn, self.uploads, self.results = conn, uploads, results
@@ -57,7 +60,13 @@ class Documents:
         return self.uploads / f"{job_id}.pdf"
 
     def result(self, job_id: UUID) -> Path:
-        return self.results / f"{job_id}.xml"
+        """Where it is, or a copy of it beside the directories."""
+        location = str(self.row(job_id)["result_path"]) if Documents.fetch else ""
+        if Documents.fetch is None or not location.startswith("s3://"):
+            return self.results / f"{job_id}.xml"
+        copy = self.results.parent / f"fetched-{job_id}.xml"
+        Documents.fetch(location, copy)
+        return copy
 
     def row(self, job_id: UUID) -> Row:
         row = self.conn.execute("SELECT * FROM jobs WHERE id = %s", [job_id]).fetchone()

@@ -6,6 +6,7 @@ import os
 
 from convertq.cli.main import main
 from convertq.queue.database import connection, database
+from convertq.queue.store import s3_availability
 from convertq.worker.loop import attempt_monitor, claiming, maintenance, settling
 
 for module in (connection, claiming, settling, attempt_monitor):
@@ -15,6 +16,7 @@ connection.LOCK_TIMEOUT_SECONDS = database.LOCK_TIMEOUT_SECONDS = 0.2  # type: i
 maintenance.RECLAIM_EVERY_SECONDS = 0.2
 settling.STATEMENT_RETRY_SECONDS = float(os.environ.get("TEST_SETTLE_RETRY_SECONDS", "60"))
 settling.STATEMENT_PAUSE_MAX_SECONDS = 0.2
+s3_availability.PROBE_EVERY_SECONDS = 0.5
 
 if __name__ == "__main__":
     main()

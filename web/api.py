@@ -9,7 +9,7 @@ from convertq.queue.status import JobStatus
 from convertq.queue.submission import SubmissionResult
 from convertq.web.context import web
 from convertq.web.download import download
-from convertq.web.jobs import Page, find_job, list_events, list_jobs, retry
+from convertq.web.jobs import Page, find_job, list_artifacts, list_events, list_jobs, retry
 from convertq.web.json_response import conditional, json_response, json_text
 from convertq.web.request_parameters import LIMIT, MAX_LIMIT, get_before, get_choice, get_number
 from convertq.web.session import owner
@@ -56,6 +56,11 @@ def show(job_id: UUID) -> Response:
 @api.get("/jobs/<uuid:job_id>/events")
 def events(job_id: UUID) -> Response:
     return json_response({"events": list_events(owner(), job_id)})
+
+
+@api.get("/jobs/<uuid:job_id>/artifacts")
+def artifacts(job_id: UUID) -> Response:
+    return json_response({"artifacts": list_artifacts(owner(), job_id)})
 
 
 @api.get("/jobs/<uuid:job_id>/progress")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from convertq.queue.config import Config
-from convertq.queue.errors import one_line
+from convertq.queue.errors import StorageError, one_line
 from convertq.queue.log.lines import Log
 from convertq.queue.store import open_store
 from convertq.web.admin_api import admin_api, metrics
 from convertq.web.admin_token import require_admin
 from convertq.web.api import api
 from convertq.web.context import Web, web
-from convertq.web.http_error import INTERNAL_ERROR, NO_SUCH_PAGE, HttpError
+from convertq.web.http_error import INTERNAL_ERROR, NO_SUCH_PAGE, HttpError, storage_unavailable
 from convertq.web.json_response import error_response
 from convertq.web.openapi import openapi_document
 from convertq.web.pages import error_page, pages
@@ -44,6 +44,7 @@ def create_app(config: Config, log: Log) -> Flask:
     app.after_request(set_session_cookie)
     app.after_request(add_security_headers)
     app.register_error_handler(HttpError, error_response)
+    app.register_error_handler(StorageError, handle_storage_error)
     app.register_error_handler(HTTPException, handle_http_exception)
     app.register_error_handler(Exception, handle_unexpected_error)
     return app
@@ -64,6 +65,11 @@ def handle_http_exception(error: HTTPException) -> Response:
     kept = {name: value for name, value in error.get_headers() if name in ("Allow", "Content-Range", "Location")}
     message = NO_SUCH_PAGE if status == 404 else one_line(error.description or error.name)
     return _page_or_json(HttpError(status, message, headers=kept))
+
+
+def handle_storage_error(error: StorageError) -> Response:
+    web().log("web_error", error_message=one_line(error.strerror or str(error)))
+    return _page_or_json(storage_unavailable())
 
 
 def handle_unexpected_error(error: Exception) -> Response:

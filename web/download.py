@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
 from convertq.queue.errors import Code
-from convertq.queue.result import Expired, NotReady, count_download, open_result
+from convertq.queue.result import Expired, NotReady, count_download, open_result, presign_result
 from convertq.queue.store.protocol import OpenResult
 from convertq.web.context import web
 from convertq.web.http_error import HttpError
@@ -19,28 +21,44 @@ from psycopg.rows import DictRow
 from werkzeug.http import dump_options_header
 from werkzeug.wsgi import FileWrapper
 
+Found = TypeVar("Found")
+
 PIECE_BYTES = 64 * 1024
 MAX_NAME_CHARACTERS = 100
 MAX_POSITION = 10**18  # larger than any file
 
 
 def download(request: Request, owner: str, job_id: UUID) -> Response:
-    with web().connections.transaction() as database:
+    """No connection to the database is in use while the store is: it may be slow."""
+    with web().connections.reading() as database:
         job = find_row(database, owner, job_id)
-        result = _open_result(job)
-        try:
-            answer = _answer(request, result, job)
-            if _is_counted(request, answer):
-                count_download(database, job_id)
-        except BaseException:
-            result.file.close()
-            raise
+    if request.method == "GET" and (url := _find(presign_result, job, _attachment(job["original_filename"] or ""))):
+        _count(job_id)
+        return _redirect(url)
+    result = _find(open_result, job)
+    try:
+        answer = _answer(request, result, job)
+        if _is_counted(request, answer):
+            _count(job_id)
+    except BaseException:
+        result.file.close()
+        raise
     return answer
 
 
-def _open_result(job: DictRow) -> OpenResult:
+def _count(job_id: UUID) -> None:
+    with web().connections.transaction() as database:
+        count_download(database, job_id)
+
+
+def _redirect(url: str) -> Response:
+    """The URL is a key to the result for some minutes: nothing may keep it."""
+    return Response(status=307, headers={"Location": url, "Cache-Control": "no-store"})
+
+
+def _find(look_up: Callable[..., Found], job: DictRow, *arguments: str) -> Found:
     try:
-        return open_result(job, web().store)
+        return look_up(job, web().store, *arguments)
     except NotReady as error:
         raise HttpError(409, f"the job is {error.status}: there is no result yet", Code.NOT_READY) from None
     except Expired:

@@ -66,6 +66,11 @@ class DatabaseDown(HttpError):
         self.reason, self.public_reason = reason, public_reason
 
 
+def storage_unavailable() -> HttpError:
+    """The reason is for the log: it may name the bucket."""
+    return HttpError(503, "the storage is not reachable: try again in a moment", headers={"Retry-After": "5"})
+
+
 def no_such_job() -> HttpError:
     return HttpError(404, "no such job")
 

@@ -17,6 +17,8 @@ FIELDS = (
     "error_message", "dead_letter", "retry_after", "created_at", "queued_at", "started_at", "completed_at", "failed_at",
     "updated_at", "progress",
 )  # fmt: skip
+#: Where a file is kept concerns only the operator.
+ARTIFACT_FIELDS = ("kind", "attempt", "storage", "bytes", "sha256", "content_type", "created_at")
 #: What of an event's meta is public; `worker` and the like concern only the operator.
 EVENT_META = ("attempt", "reason", "error_code", "error_message", "retry_after", "gateway_status", "duration_ms")
 
@@ -32,6 +34,10 @@ def view_job(job: Mapping[str, Any], queue: Mapping[str, Any], config: Config, s
         "can_download": found.can_download,
         "display": display(job, found, config.max_upload_bytes),
     }
+
+
+def view_artifact(artifact: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: artifact[name] for name in ARTIFACT_FIELDS}
 
 
 def view_event(event: Mapping[str, Any]) -> dict[str, Any]:

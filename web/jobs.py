@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, assert_never
 from uuid import UUID
 
-from convertq.queue import jobs
+from convertq.queue import artifact, jobs
 from convertq.queue.database.database import Database
 from convertq.queue.errors import Code
 from convertq.queue.jobs import NEWEST, ListPosition
@@ -26,7 +26,7 @@ from convertq.queue.queue_state import get_queue_state, is_paused
 from convertq.queue.status import JobStatus
 from convertq.web.context import web
 from convertq.web.http_error import HttpError, job_must_wait, job_of_another_visitor, no_such_job, too_many_active
-from convertq.web.job_view import view_event, view_job
+from convertq.web.job_view import view_artifact, view_event, view_job
 from convertq.web.request_parameters import LIMIT
 from psycopg.rows import DictRow
 
@@ -85,6 +85,13 @@ def list_events(owner: str, job_id: UUID) -> list[dict[str, Any]]:
         find_created(database, job_id, owner)
         events = jobs.list_events(database, job_id)
     return [view_event(event) for event in events]
+
+
+def list_artifacts(owner: str, job_id: UUID) -> list[dict[str, Any]]:
+    with web().connections.reading() as database:
+        find_created(database, job_id, owner)
+        found = artifact.list_artifacts(database, job_id)
+    return [view_artifact(each) for each in found]
 
 
 def retry(owner: str, job_id: UUID) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from convertq.queue.errors import DISK_FULL, Code
+from convertq.queue.errors import DISK_FULL, Code, StorageError
 from convertq.queue.mapping import MappingNotAllowed, choose_mapping
 from convertq.queue.owned_jobs import count_active_jobs
 from convertq.queue.receiving import ReceivedFile, UploadReceiver
 from convertq.queue.submission import Submission, SubmissionOptions, SubmissionResult, Submitter, TooManyActive
 from convertq.web.context import web
-from convertq.web.http_error import HttpError, job_must_wait, too_many_active
+from convertq.web.http_error import HttpError, job_must_wait, storage_unavailable, too_many_active
 from convertq.web.multipart_form import FormPart, form_parts
 from convertq.web.pool import WAIT_WITH_A_FILE_SECONDS
 from convertq.web.upload_body import OVERHEAD_BYTES, UploadBody, too_large
@@ -116,5 +116,7 @@ def _check_active_jobs(owner: str) -> None:
 
 
 def storage_error(error: OSError) -> HttpError:
+    if isinstance(error, StorageError):
+        return storage_unavailable()
     reason = "the disk is full" if error.errno in DISK_FULL else "the disk reports an error"
     return HttpError(507, f"the file could not be stored: {reason}", Code.IO_ERROR)

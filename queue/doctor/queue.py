@@ -99,8 +99,8 @@ def check_sources(context: CheckContext) -> Finding:
     )
     if missing:
         what = f"{len(missing)} queued without a source, such as {missing[0]}"
-        return bad("sources", what, "is UPLOADS_DIR the one that they were stored in? Submit them again")
-    return ok("sources", f"no queued job lacks its source (first and newest {context.limits.sample_jobs})")
+        return bad("sources", what, f"{_right_place(context, 'UPLOADS_DIR')} Submit them again")
+    return ok("sources", f"no queued job lacks its source (first and newest {_sample_jobs(context)})")
 
 
 def check_results(context: CheckContext) -> Finding:
@@ -110,17 +110,28 @@ def check_results(context: CheckContext) -> Finding:
     )
     if missing:
         what = f"{len(missing)} complete without a result, such as {missing[0]}"
-        return bad("results", what, "is RESULTS_DIR the one that they were written to? Submit them again")
-    return ok("results", f"no complete job lacks its result (newest {context.limits.sample_jobs})")
+        return bad("results", what, f"{_right_place(context, 'RESULTS_DIR')} Submit them again")
+    return ok("results", f"no complete job lacks its result (newest {_sample_jobs(context)})")
+
+
+def _right_place(context: CheckContext, directory: str) -> str:
+    if context.store.is_remote:
+        return "are STORAGE_URL and STORAGE_READ_URL where they were stored?"
+    return f"is {directory} the one that they were {'stored in' if directory == 'UPLOADS_DIR' else 'written to'}?"
+
+
+def _sample_jobs(context: CheckContext) -> int:
+    """Over the network, each file is a request."""
+    return min(context.limits.sample_jobs, 100) if context.store.is_remote else context.limits.sample_jobs
 
 
 def _newest(context: CheckContext, status: str) -> list[DictRow]:
-    return context.database.run("list_newest_jobs", status=status, limit=context.limits.sample_jobs)
+    return context.database.run("list_newest_jobs", status=status, limit=_sample_jobs(context))
 
 
 def _next(context: CheckContext) -> list[DictRow]:
     """The jobs that would fail first."""
-    return context.database.run("list_next_jobs", limit=context.limits.sample_jobs)
+    return context.database.run("list_next_jobs", limit=_sample_jobs(context))
 
 
 def _missing(has_file: Callable[[DictRow], bool], listed: Callable[[], list[DictRow]]) -> list[UUID]:

@@ -30,6 +30,8 @@ NOT_A_RESULT = frozenset({errno.ENOENT, errno.ELOOP, errno.EINVAL})
 
 
 class DirectoryStore:
+    is_remote = False
+
     def __init__(self, uploads: Path, results: Path, min_free_mb: int = 0) -> None:
         self.uploads, self.results, self._min_free_mb = uploads, results, min_free_mb
         self._uploads, self._results = str(uploads), str(results)
@@ -65,6 +67,12 @@ class DirectoryStore:
             return f"less than {self._min_free_mb} MB free in the result directory"
         return ""
 
+    def prepare_workers(self) -> None:
+        """`reason_to_pause` examines the directories before each claim."""
+
+    def is_working(self) -> bool:
+        return True
+
     def check_access(self) -> list[Finding]:
         named = {"UPLOADS_DIR": self.uploads, "RESULTS_DIR": self.results}
         return [check_directory(variable, path) for variable, path in named.items()]
@@ -82,6 +90,9 @@ class DirectoryStore:
 
     def has_source(self, job_id: UUID) -> bool:
         return is_regular(self.source_location(job_id))
+
+    def find_sources(self, ids: Sequence[UUID]) -> list[UUID]:
+        return [job_id for job_id in ids if self.has_source(job_id)]
 
     def open_source(self, job_id: JobId) -> OpenSource:
         file, status = open_regular(self.source_location(job_id))
@@ -115,6 +126,9 @@ class DirectoryStore:
 
     def sync_results(self) -> None:
         sync_directory(self._results)
+
+    def presign_result(self, job_id: UUID, location: str | None, name: str) -> None:
+        return None
 
     def remove_result(self, job_id: UUID) -> None:
         Path(self._result(job_id)).unlink(missing_ok=True)

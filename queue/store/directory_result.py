@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import BinaryIO
 
+from convertq.queue.artifact import Artifact
 from convertq.queue.store.regular_file import create, discard, open_regular, put_in_place, sync
 from convertq.queue.store.run_mark import is_of_earlier_run, is_of_run, mark_run
 from convertq.queue.xml_check import NotXml, check_file
@@ -15,6 +16,7 @@ class DirectoryResult:
     """It holds paths as plain strings: for each job, pathlib would take longer than the file system."""
 
     __slots__ = ("_run", "_temporary", "location")
+    artifact: Artifact | None = None
 
     def __init__(self, location: str, temporary: str, run: int) -> None:
         self.location, self._temporary, self._run = location, temporary, run

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import BinaryIO, NamedTuple, Protocol
 from uuid import UUID
 
+from convertq.queue.artifact import Artifact
 from convertq.queue.doctor.finding import Finding
 from convertq.queue.job import ClaimedJob
 
@@ -48,6 +49,10 @@ class PendingResult(Protocol):
     @property
     def location(self) -> str:
         """What the row will name. It is final after `finish`."""
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """What `job_artifacts` records of it; None where the job's row alone names the result."""
 
     def create(self) -> BinaryIO:
         """A temporary file to write to, named by its lease: the session that ends the lease can remove it."""
@@ -118,6 +123,10 @@ class Removed:
 class Store(Protocol):
     # -- the store as a whole --
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each check for a file is a request over the network: then lists of jobs rely on their rows."""
+
     def make_ready(self) -> None:
         """What a long-running process or a submission needs first. Raises ConfigError."""
 
@@ -126,6 +135,12 @@ class Store(Protocol):
 
     def reason_to_pause(self) -> str:
         """Why this host must not claim; empty when it may. It is checked before every claim and must be cheap."""
+
+    def prepare_workers(self) -> None:
+        """Called once before the workers of this host start: they claim nothing until the store works."""
+
+    def is_working(self) -> bool:
+        """Called after an error: False means that the store as a whole fails, and that this host pauses."""
 
     def check_access(self) -> list[Finding]:
         """For `convertq doctor`: whether this host can read and write."""
@@ -141,6 +156,9 @@ class Store(Protocol):
 
     def has_source(self, job_id: UUID) -> bool: ...
 
+    def find_sources(self, ids: Sequence[UUID]) -> list[UUID]:
+        """Those of these jobs whose source is there."""
+
     def open_source(self, job_id: JobId) -> OpenSource: ...
 
     # -- results: `location` is the row's `result_path` --
@@ -154,6 +172,12 @@ class Store(Protocol):
 
     def sync_results(self) -> None:
         """Makes durable what was published: once for all results that one commit names."""
+
+    def presign_result(self, job_id: UUID, location: str | None, name: str) -> str | None:
+        """A URL by which a browser can download it, with `name` as its Content-Disposition; None: there is none.
+
+        Raises FileNotFoundError when there is no result.
+        """
 
     def remove_result(self, job_id: UUID) -> None:
         """Removes what may be in the way of the job's next run, or is left of a job that is gone."""

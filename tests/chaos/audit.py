@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import LiteralString
 from uuid import UUID
 
 import psycopg
+from convertq.queue.store import open_store
 from lxml import etree
 from psycopg import sql
 
@@ -18,6 +20,7 @@ from tests.chaos.faults import Injected
 from tests.chaos.faulty_gateway import POISON
 from tests.chaos.history import replay
 from tests.chaos.lost_attempts import lost_without_a_cause, marked_dead_too_soon
+from tests.chaos.storage import ChaosStorage
 from tests.waiting import Row, eventually
 
 TABLES = ("jobs", "job_events", "job_progress", "job_dependencies", "servers", "circuit_breaker")
@@ -28,6 +31,7 @@ class Audit:
 
     def __init__(self, cluster: Cluster, client: Client, injected: Sequence[Injected]) -> None:
         self._cluster, self._client, self._injected = cluster, client, injected
+        self._store = open_store(client.config)
         with cluster.connect() as conn:
             self.jobs: dict[UUID, Row] = {row["id"]: row for row in conn.execute("SELECT * FROM jobs")}
             self.events: defaultdict[UUID, list[Row]] = defaultdict(list)
@@ -70,18 +74,40 @@ class Audit:
             path = self._cluster.dirs.results / f"{job_id}.xml"
             if row["status"] != "complete":
                 continue
-            if row["result_path"] != str(path):
+            if row["result_path"] != str(path) and not self._cluster.storage:
                 yield f"job {job_id} is complete with the result path {row['result_path']}"
             try:
-                found = etree.fromstring(path.read_bytes()).get("correlation-id")
+                found = etree.fromstring(self._read_result(row)).get("correlation-id")
             except (OSError, etree.XMLSyntaxError) as error:
                 yield f"job {job_id} is complete, and its result is not whole: {error}"
                 continue
             if found != str(job_id):
                 yield f"job {job_id} has the result of {found}"
 
+    def _read_result(self, row: Row) -> bytes:
+        """Raises OSError, also when an object does not have the checksum that was stored with it."""
+        opened = self._store.open_result(row["id"], row["result_path"])
+        with opened.file:
+            content = opened.file.read()
+        if self._cluster.storage and hashlib.sha256(content).hexdigest() != opened.etag:
+            raise OSError("another checksum")
+        return content
+
+    def _there_is_no_other_object(self, storage: ChaosStorage) -> Iterator[str]:
+        """Attempts and submissions that died leave objects that no row names: `cleanup` removes them."""
+        orphans = storage.unlisted_objects(self.jobs)
+        storage.clean_up(self._client.config)
+        for location in storage.unlisted_objects(self.jobs):
+            yield f"{location} is left after cleanup, and no row names it"
+        print(f"\n{len(orphans)} objects were orphans before cleanup", flush=True)
+        for path in [*self._cluster.dirs.results.iterdir(), *self._cluster.dirs.uploads.iterdir()]:
+            yield f"{path.name} is in a directory of temporary files"
+
     def _there_is_no_other_file(self) -> Iterator[str]:
         """A source without a row is what a submission leaves that was cut off: allowed, and `cleanup` removes it."""
+        if self._cluster.storage:
+            yield from self._there_is_no_other_object(self._cluster.storage)
+            return
         complete = {f"{job_id}.xml" for job_id, row in self.jobs.items() if row["status"] == "complete"}
         for path in self._cluster.dirs.results.iterdir():
             if path.name not in complete:

@@ -10,11 +10,12 @@ from uuid import UUID
 import psycopg
 from convertq.queue.config import read_config
 from convertq.queue.database.database import Database
+from convertq.queue.errors import StorageError
+from convertq.queue.store import open_store
 from convertq.queue.submission import SubmissionOptions, Submitter
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.faulty_gateway import CURABLE, GOOD, POISON
-from tests.files import Files
 
 BACKLOG = 32  # jobs that wait or run: enough that every worker always finds one
 ROUND_SECONDS = 0.2
@@ -37,7 +38,7 @@ class Client(threading.Thread):
         self._dice = random.Random(seed)
         self._count = 0
         self._good: UUID | None = None  # the last job that is sure to be complete in the end
-        self._files = Files(cluster.dirs.uploads, cluster.dirs.results)
+        self._store = open_store(self.config)
 
     def run(self) -> None:
         try:
@@ -64,8 +65,8 @@ class Client(threading.Thread):
             while not self._stopping.wait(ROUND_SECONDS):
                 self._submit(database)
                 self._retry_by_hand(database)
-        except psycopg.Error:
-            pass  # the database is down or being restarted
+        except (psycopg.Error, StorageError):
+            pass  # the database or the storage is down or being restarted
         finally:
             database.close()
 
@@ -76,7 +77,7 @@ class Client(threading.Thread):
             "SELECT count(*) AS jobs FROM jobs WHERE status IN ('queued', 'processing')"
         ).fetchone()
         assert waiting
-        submitter = Submitter(database, self._files, self.config)
+        submitter = Submitter(database, self._store, self.config)
         for _ in range(BACKLOG - waiting["jobs"]):
             self._count += 1
             pdf = io.BytesIO(b"%%PDF-1.7\n%% %d\n" % self._count + self._dice.randbytes(2000))
@@ -96,5 +97,5 @@ class Client(threading.Thread):
             times = self.retried.get(row["id"], 0)
             if row["mapping"] == POISON and times >= RETRIES_BY_HAND:
                 continue
-            if self._files.source(row["id"]).exists() and database.one("retry_jobs", ids=[row["id"]]):
+            if self._store.has_source(row["id"]) and database.one("retry_jobs", ids=[row["id"]]):
                 self.retried[row["id"]] = times + 1

@@ -15,8 +15,10 @@ from psycopg.rows import dict_row
 
 from tests.chaos.disk import CannotMount, SmallDisk
 from tests.chaos.faulty_gateway import MAPPINGS, FaultyGateway
+from tests.chaos.length import STORE
 from tests.chaos.network import Network
 from tests.chaos.plan import HEARTBEAT_TIMEOUT_SECONDS, HOSTS, LEASE_TTL_SECONDS, WORKERS
+from tests.chaos.storage import ChaosStorage, chaos_storage
 from tests.conftest import Dirs, migrate
 from tests.newer_release import NewerRelease
 from tests.postgres_processes import thawed_in_the_end
@@ -111,6 +113,7 @@ class Cluster:
     release: NewerRelease  # a later one, whose migrations the storm applies
     disk: SmallDisk | None
     no_disk: str = ""  # why there is none
+    storage: ChaosStorage | None = None  # None: the results are in `dirs`
     hosts: list[Host] = field(default_factory=list)
 
     def environment(self, network: Network | None = None) -> dict[str, str]:
@@ -124,6 +127,7 @@ class Cluster:
             "GATEWAY_URL": self.gateway.url,
             "UPLOADS_DIR": str(self.dirs.uploads),
             "RESULTS_DIR": str(self.dirs.results),
+            **(self.storage.environment if self.storage else {}),
         }
 
     def connect(self) -> psycopg.Connection[Row]:
@@ -157,7 +161,8 @@ def a_cluster(folder: Path, seed: int) -> Iterator[Cluster]:
         standby = stack.enter_context(StallingStandby(postgres))
         gateway = stack.enter_context(FaultyGateway(seed))
         release = NewerRelease(folder / "later release")
-        cluster = Cluster(postgres, gateway, dirs, standby, release, disk, no_disk)
+        storage = stack.enter_context(chaos_storage()) if STORE == "s3" else None
+        cluster = Cluster(postgres, gateway, dirs, standby, release, disk, no_disk, storage)
         for _ in range(HOSTS):
             network = stack.enter_context(Network(postgres.port))
             host = Host(cluster.environment(network), network)

@@ -64,6 +64,9 @@ class Faults:
                 undo = self._fill_disk()
             case Kind.GATEWAY_DOWN:
                 undo = self._stop_gateway()
+            case Kind.KILL_STORAGE | Kind.FREEZE_STORAGE | Kind.REFUSE_STORAGE:
+                storage = self._cluster.storage
+                undo = storage.begin(fault.kind) if storage else None
         if undo is None:
             return None
         injected.ended = time.time()

@@ -20,7 +20,7 @@ TRANSITIONS: dict[str, tuple[set[str], str]] = {
 }
 BY_HAND = {("retry", "manual"), ("queued", "resubmitted")}
 #: a requeue for one of these reasons gives the attempt back
-UNCOUNTED = {"shutdown", "connection lost during the claim"}
+UNCOUNTED = {"shutdown", "connection lost during the claim", "storage"}
 
 
 def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:

@@ -8,6 +8,8 @@ import time
 from tests.waiting import WAIT_SECONDS, eventually
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES") or 10)
+#: directories, or s3: then the storage server is killed, frozen and cut too.
+STORE = os.environ.get("CHAOS_STORE") or "directories"
 #: With a storm under five minutes, as in CI, faults are shorter, and so are the settings that they must outlast.
 SHORT = MINUTES < 5
 #: For those: a host is dead after 5 s instead of 40.

@@ -86,7 +86,7 @@ def of_completion() -> Iterator[Mutation]:
     yield statement(name, "without the attempt", attempt)
     all_held = "(SELECT count(*) FROM finished) = jsonb_array_length(%(finished)s::jsonb)"
     yield statement(name, "claiming without the leases", all_held, "true")
-    checked, always = " if one.job.id in completion.leased])", "])"
+    checked, always = " if one.job.id in completion.leased]", "]"
     yield Mutation("a result published without the lease", "queue/settle.py", checked, always, (PUBLICATION, TOGETHER))
     death, all_count = "begun=begun, counted=counted", "counted=counted"
     yield Mutation(

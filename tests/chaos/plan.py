@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.chaos.length import LONGER_THAN_ANSWER_TIMEOUT_SECONDS
+from tests.chaos.length import LONGER_THAN_ANSWER_TIMEOUT_SECONDS, STORE
 
 HOSTS = 2
 WORKERS = 4
@@ -37,6 +37,9 @@ class Kind(StrEnum):
     MIGRATE = "migration to a later release behind a reader"
     FILL_DISK = "result disk filled"
     GATEWAY_DOWN = "gateway stopped"
+    KILL_STORAGE = "storage killed (SIGKILL) and started"
+    FREEZE_STORAGE = "storage frozen (SIGSTOP)"
+    REFUSE_STORAGE = "connections to the storage reset and refused"
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,12 @@ SHAPES = {
     Kind.FILL_DISK: Shape(1, 2, 4),
     Kind.GATEWAY_DOWN: Shape(1, 2, 4),
 }
+if STORE == "s3":
+    SHAPES |= {
+        Kind.KILL_STORAGE: Shape(2, 0.5, 6),
+        Kind.FREEZE_STORAGE: Shape(2, 1, 8),
+        Kind.REFUSE_STORAGE: Shape(2, 0.2, 6),
+    }
 FIRST_FAULT_SECONDS = 3.0  # until then jobs run undisturbed
 GAP = (1.0, 4.0)  # s between two faults
 

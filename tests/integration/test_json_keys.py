@@ -83,6 +83,12 @@ def test_show_has_every_column_and_what_the_table_adds(environment: Environment,
     assert list(shown["events"][0]) == inside("show", "events")
 
 
+def test_storage_copy_counts_sources_and_results(environment: Environment) -> None:
+    [summary] = printed(environment, "storage", "copy", "--to", "directories")
+    assert summary.keys() == set(documented("storage copy").keys)
+    assert [list(summary[kind]) for kind in ("sources", "results")] == [inside("storage copy", "sources")] * 2
+
+
 def test_cleanup_lists_what_it_would_remove_and_then_its_summary(environment: Environment, dirs: Dirs) -> None:
     orphan = dirs.uploads / f"{uuid4()}.pdf"
     orphan.write_bytes(PDF)

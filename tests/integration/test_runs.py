@@ -17,6 +17,7 @@ from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import JobEvents
 from convertq.queue.log.lines import Log
+from convertq.queue.outcome import Completed
 from convertq.queue.settle import Settlement
 from convertq.worker.loop.attempt import Attempt
 
@@ -288,6 +289,7 @@ def test_a_file_system_without_marks_converts_again(
     files.source(job.id).write_bytes(b"%PDF-1.4\n%%EOF\n")
     attempt = Attempt(client_of(config(GATEWAY_URL=gateway.url)), files, job)
     outcome = attempt.convert()
+    assert isinstance(outcome, Completed)
     assert outcome.result
     outcome.result.publish()
     assert attempt.check_leftover() is None

@@ -38,7 +38,7 @@ def test_worker_run_imports_no_terminal_library() -> None:
 
 
 def test_every_command_has_a_line_of_help_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    groups = ("worker", "gateway", "web")
+    groups = ("worker", "gateway", "web", "storage")
     for name in (name for name in commands() if name not in groups):
         assert run([name, "--help"]) == 0
         assert COMMANDS[name][1].endswith(".")

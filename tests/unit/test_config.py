@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ DEFAULTS = {
     "circuit_fail_threshold": 0.5, "circuit_cooldown_ms": 30000, "mappings_allowed": ("pt_simon_invoice_v1",),
     "max_upload_bytes": 52428800, "results_min_free_mb": 100, "retention_uploads_days": 7,
     "retention_results_days": 30, "retention_events_days": 90, "retention_jobs_days": 0,
+    "storage_url": None, "storage_read_url": None, "s3_endpoint_url": None, "s3_region": "us-east-1",
+    "s3_presigned_downloads": False, "s3_public_endpoint_url": None,
     "log_level": "INFO", "log_file": None, "metrics_port": None, "metrics_host": "127.0.0.1",
 }  # fmt: skip
 ZERO_ALLOWED = [
@@ -46,6 +49,38 @@ def problems_of(**variables: str) -> list[str]:
 def test_every_default_is_the_published_one() -> None:
     config = read()
     assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("s3://documents", "s3://documents/"),
+        ("s3://documents/", "s3://documents/"),
+        ("s3://documents/a/b", "s3://documents/a/b/"),
+        ("s3://documents//a//", "s3://documents/a/"),
+    ],
+)
+def test_a_prefix_gets_one_slash_at_its_end(text: str, url: str) -> None:
+    assert str(read(STORAGE_URL=text).storage_url) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["documents", "https://documents", "s3://", "s3://Documents", "s3://a/../b", "s3://k:s@documents", "s3://a b"],
+)
+def test_a_malformed_storage_url_is_refused(text: str) -> None:
+    assert problems_of(STORAGE_URL=text, GATEWAY_URL="http://g")[0].startswith("STORAGE_URL = ")
+
+
+def test_the_region_is_that_of_aws_unless_it_is_set() -> None:
+    assert read(AWS_REGION="eu-west-1").s3_region == "eu-west-1"
+    assert read(AWS_REGION="eu-west-1", S3_REGION="eu-central-1").s3_region == "eu-central-1"
+
+
+def test_object_storage_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (problem,) = problems_of(STORAGE_URL="s3://documents", GATEWAY_URL="http://g")
+    assert problem == "STORAGE_URL = 's3://documents/': needs minio: pip install 'convertq[s3]'"
 
 
 def test_an_empty_variable_counts_as_unset() -> None:

@@ -88,7 +88,7 @@ def test_every_command_that_a_document_names_exists_with_its_options() -> None:
 
 
 def test_every_option_that_the_man_page_names_exists() -> None:
-    named = set(re.findall(r"--[a-z][a-z-]*", re.sub(r"\\f[A-Z]|[\"\\]", "", MAN_PAGE.read_text())))
+    named = set(re.findall(r"--[a-z][a-z0-9-]*", re.sub(r"\\f[A-Z]|[\"\\]", "", MAN_PAGE.read_text())))
     assert named <= set().union(*known_options().values()) | {"--debug", "--version", "--help"}
 
 

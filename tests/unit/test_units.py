@@ -15,7 +15,7 @@ FOLDER = ROOT / "systemd"
 SERVICES = ("worker", "worker@", "reclaim", "cleanup", "doctor", "migrate", "web")
 TIMERS = ("reclaim", "cleanup", "doctor")
 EXAMPLE = (FOLDER / "convertq.env.example").read_text()
-ASSIGNMENT = re.compile(r"^(#?)([A-Z][A-Z_]+)=(.*)$", re.MULTILINE)
+ASSIGNMENT = re.compile(r"^(#?)([A-Z][A-Z0-9_]+)=(.*)$", re.MULTILINE)
 
 
 def lines_of(unit: str) -> list[str]:

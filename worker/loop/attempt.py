@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from convertq.queue.errors import io_failure
+from convertq.queue.errors import StorageError, io_failure
 from convertq.queue.job import ClaimedJob
-from convertq.queue.outcome import Completed
+from convertq.queue.outcome import Completed, Interrupted
 from convertq.queue.store.protocol import OpenSource, Store
 from convertq.worker.gateway.client import GatewayCall, GatewayClient
 from convertq.worker.gateway.progress import Progress
 
-Step = Callable[[], Completed | None]
+Done = TypeVar("Done")
+Step = Callable[[], Completed | Interrupted | None]
+
+
+class StorageAway(Exception):
+    """The storage as a whole fails: that is not the job's failure, and the attempt does not count."""
 
 
 class Attempt:
@@ -24,14 +29,29 @@ class Attempt:
         self.progress = Progress()
         self.call = GatewayCall(client, job, self.progress)
 
-    def check_leftover(self) -> Completed | None:
+    def check_leftover(self) -> Completed | Interrupted | None:
         """A whole result of this run whose attempt died between its publication and the commit; None: there is none."""
         self.progress.step = "writing"
-        location = self.result.find_leftover()
-        return None if location is None else Completed(location)
+        try:
+            location = self._find_leftover()
+        except StorageAway:
+            return Interrupted("storage")
+        return None if location is None else Completed(location, artifact=self.result.artifact)
 
-    def convert(self) -> Completed:
-        """Raises Failure; the temporary file exists if and only if this returns."""
+    def _find_leftover(self) -> str | None:
+        try:
+            return self.result.find_leftover()
+        except StorageError as error:
+            return self._repeat("an earlier result cannot be read", error, self.result.find_leftover)
+
+    def convert(self) -> Completed | Interrupted:
+        """Raises Failure; the temporary file exists if and only if this returns a Completed."""
+        try:
+            return self._convert()
+        except StorageAway:
+            return Interrupted("storage")
+
+    def _convert(self) -> Completed:
         try:
             source = self._open_source()
             with source.file, self._create_result() as sink:
@@ -41,13 +61,16 @@ class Attempt:
             self.result.discard()
             raise
         status, milliseconds = self.call.status, self.call.milliseconds
-        return Completed(self.result.location, self.result, gateway_status=status, gateway_ms=milliseconds)
+        return Completed(
+            self.result.location, self.result, gateway_status=status, gateway_ms=milliseconds,
+            artifact=self.result.artifact,
+        )  # fmt: skip
 
     def _open_source(self) -> OpenSource:
         try:
             return self._store.open_source(self._job_id)
         except OSError as error:
-            raise io_failure("the source file cannot be read", error) from None
+            return self._repeat("the source file cannot be read", error, lambda: self._store.open_source(self._job_id))
 
     def _create_result(self) -> BinaryIO:
         try:
@@ -59,4 +82,23 @@ class Attempt:
         try:
             self.result.finish(sink)
         except OSError as error:
-            raise io_failure("the result cannot be written", error) from None
+            self._repeat("the result cannot be written", error, lambda: self.result.finish(sink))
+
+    def _repeat(self, what: str, error: OSError, operation: Callable[[], Done]) -> Done:
+        """After an error of the storage, a probe decides whether the storage or this one file is the problem.
+
+        The storage may have come back between the two: the operation has to fail beside a storage that works.
+        """
+        if isinstance(error, StorageError):
+            self._require_storage()
+            try:
+                return operation()
+            except OSError as again:
+                error = again
+        if isinstance(error, StorageError):
+            self._require_storage()
+        raise io_failure(what, error) from None
+
+    def _require_storage(self) -> None:
+        if not self._store.is_working():
+            raise StorageAway

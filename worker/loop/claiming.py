@@ -11,6 +11,8 @@ from convertq.worker.loop.batch_size import DEEP_QUEUE_JOBS
 from convertq.worker.loop.worker_slot import WorkerSlot
 from convertq.worker.supervisor.wake_up import WakeUp
 
+STORAGE = "storage: "  # how the reason of object storage begins
+
 
 class Claiming:
     def __init__(self, slot: WorkerSlot, store: Store, wake_up: WakeUp, log: Log, events: JobEvents) -> None:
@@ -48,6 +50,8 @@ class Claiming:
 
     def _log_held(self, reason: str, **fields: str) -> None:
         """Logs once when the worker stops claiming, and again when the reason changes."""
+        if reason.startswith(STORAGE):
+            reason, fields = STORAGE.rstrip(": "), {"message": reason.removeprefix(STORAGE)}
         if reason and reason != self._logged_reason:
             self._log("held", reason=reason, **fields)
         self._logged_reason = reason

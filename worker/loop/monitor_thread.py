@@ -81,7 +81,7 @@ class MonitorThread:
             self._exit_hung(monitor, monitor.ending)
 
 
-def _result_of(step: Step) -> Completed | Failure | None:
+def _result_of(step: Step) -> Completed | Ending | None:
     try:
         return step()
     except Failure as failure:
