@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from tests.processes import Process
 from tests.stalling_standby import StallingStandby
 from tests.waiting import Row
 
+#: The jobs of a storm are too slow for batches. One host forms them all the same, with up to eight jobs, and has to
+#: settle most of them while a slow job of theirs is being converted.
+LONG_BATCHES, LONG_BATCHES_HOST = (sys.executable, "-m", "tests.long_batches_worker"), 1
 MAX_ATTEMPTS = 20  # so many that no storm uses them up
 DISK_MB = 128
 SETTINGS = {
@@ -50,9 +54,9 @@ SETTINGS = {
 class Host:
     """One supervisor at a time. What is paused stays known here until it goes on."""
 
-    def __init__(self, environment: Mapping[str, str], network: Network) -> None:
+    def __init__(self, environment: Mapping[str, str], network: Network, program: Sequence[str] | None = None) -> None:
         self.network = network
-        self._environment = environment
+        self._environment, self._program = environment, program
         self.started: list[Process] = []
         self.paused: set[int] = set()
 
@@ -65,7 +69,7 @@ class Host:
         return bool(self.started) and self.process.popen.poll() is None
 
     def start(self) -> None:
-        self.started.append(Process("worker", "run", environment=self._environment))
+        self.started.append(Process("worker", "run", environment=self._environment, program=self._program))
 
     def workers(self) -> list[int]:
         """Oldest first, without those that are paused."""
@@ -123,6 +127,8 @@ class Cluster:
         return {
             **kept,
             **SETTINGS,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "TEST_SETTLE_WITHIN_SECONDS": "0.5",
             "DATABASE_URL": f"postgresql://{self.postgres.user}@127.0.0.1:{port}/postgres",
             "GATEWAY_URL": self.gateway.url,
             "UPLOADS_DIR": str(self.dirs.uploads),
@@ -163,9 +169,9 @@ def a_cluster(folder: Path, seed: int) -> Iterator[Cluster]:
         release = NewerRelease(folder / "later release")
         storage = stack.enter_context(chaos_storage()) if STORE == "s3" else None
         cluster = Cluster(postgres, gateway, dirs, standby, release, disk, no_disk, storage)
-        for _ in range(HOSTS):
+        for number in range(HOSTS):
             network = stack.enter_context(Network(postgres.port))
-            host = Host(cluster.environment(network), network)
+            host = Host(cluster.environment(network), network, LONG_BATCHES if number == LONG_BATCHES_HOST else None)
             cluster.hosts.append(host)
             host.start()
             stack.callback(host.end)
