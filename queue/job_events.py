@@ -147,9 +147,10 @@ def lost_job_reclaimed(row: DictRow) -> LostJobEvent:
     return LostJobEvent(name, row, {"reason": row["reason"], "holder": row["holder"]})
 
 
-def lost_job_requeued(row: DictRow, reason: str, **worker: str) -> LostJobEvent:
+def lost_job_requeued(row: DictRow, **worker: str) -> LostJobEvent:
     """Its worker has died or does not know of it. Only a supervisor has to name the worker."""
-    return LostJobEvent("failed" if row["status"] == JobStatus.FAILED else "requeue", row, {"reason": reason, **worker})
+    name = "failed" if row["status"] == JobStatus.FAILED else "requeue"
+    return LostJobEvent(name, row, {"reason": row["reason"], **worker})
 
 
 JobEvent = ClaimedJobEvent | LostJobEvent

@@ -20,7 +20,12 @@ TRANSITIONS: dict[str, tuple[set[str], str]] = {
 }
 BY_HAND = {("retry", "manual"), ("queued", "resubmitted")}
 #: a requeue for one of these reasons gives the attempt back
-UNCOUNTED = {"shutdown", "connection lost during the claim", "storage"}
+UNCOUNTED = {
+    "shutdown", "connection lost during the claim", "storage", "the claim was lost",
+    "the job before it took too long", "the job before it could not be converted",
+}  # fmt: skip
+#: or for one that ends like this
+NOT_BEGUN = ", not begun"
 
 
 def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:
@@ -39,7 +44,7 @@ def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:
             attempts += 1
             if meta["attempt"] != attempts or attempts > max_attempts:
                 yield f"began attempt {meta['attempt']} as number {attempts} of {max_attempts}"
-        elif kind == "requeued" and meta.get("reason") in UNCOUNTED:
+        elif kind == "requeued" and (meta.get("reason") in UNCOUNTED or str(meta.get("reason")).endswith(NOT_BEGUN)):
             attempts -= 1
         elif kind == "complete":
             completions += 1

@@ -86,7 +86,7 @@ def test_a_job_that_another_took_meanwhile_stays_with_it(conn: Conn) -> None:
 
 
 def give_back_unknown(conn: Conn, *known: UUID) -> list[UUID]:
-    rows = queue(conn).requeue_worker_jobs(HOLDER, begun=[], reason="the claim was lost", kept=known)
+    rows = queue(conn).requeue_worker_jobs(HOLDER, counted=False, reason="the claim was lost", kept=known)
     return [row["id"] for row in rows]
 
 
@@ -104,6 +104,8 @@ def test_of_a_dead_workers_jobs_only_the_attempts_that_had_begun_count(conn: Con
     queue(conn).requeue_worker_jobs(HOLDER, begun=[begun.id], reason="worker died")
     assert [row_of(conn, job)["attempt_count"] for job in (begun, ahead)] == [1, 0]
     assert {status_of(conn, job) for job in (begun, ahead)} == {"queued"}
+    reasons = [last_event(conn, job)["meta"]["reason"] for job in (begun, ahead)]
+    assert reasons == ["worker died", "worker died, not begun"]
 
 
 def test_a_job_that_was_not_begun_is_never_given_up_for_its_workers_death(conn: Conn) -> None:

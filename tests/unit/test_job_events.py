@@ -110,7 +110,7 @@ LINES: dict[str, tuple[JobEvent, str, str, str]] = {
         ' "error_code": "UNKNOWN", "error_message": "given up", "dead_letter": true',
     ),
     "a lost claim that was requeued": (
-        lost_job_requeued(BACK, "the claim was lost"), "WARNING", "requeue",
+        lost_job_requeued({**BACK, "reason": "the claim was lost"}), "WARNING", "requeue",
         '"status": "queued", "attempt": 2, "reason": "the claim was lost"',
     ),
 }  # fmt: skip
@@ -145,7 +145,7 @@ def test_every_event_has_its_line(lines: list[str], which: str) -> None:
 
 
 def test_a_supervisor_names_the_worker_whose_job_it_requeued(lines: list[str]) -> None:
-    JobEvents(JobLog(log())).emit(lost_job_requeued(BACK, "worker died", worker="host:1:a/9"))
+    JobEvents(JobLog(log())).emit(lost_job_requeued({**BACK, "reason": "worker died"}, worker="host:1:a/9"))
     assert '"worker": "host:1:a/9", "environment": "test"' in lines[0]
     assert lines[0].count('"worker"') == 1
 

@@ -44,13 +44,13 @@ class QueueMaintenance:
         """
         discard_temporary_files(queue, self._store, slot.holder)
         reason = "worker died" if is_first else "connection lost during the claim"
-        self._requeue_jobs(queue, slot.holder, reason, begun=slot.begun if is_first else [])
+        self._requeue_jobs(queue, slot.holder, reason, begun=slot.begun if is_first else None)
         slot.begun = []
 
     def requeue_ahead(self, queue: JobQueue, holder: str, reason: str, kept: Sequence[UUID]) -> None:
         """Requeues the jobs that were claimed ahead and not begun; `kept` are the others of this worker."""
-        for row in queue.requeue_worker_jobs(holder, begun=[], reason=reason, kept=kept):
-            self._events.emit(lost_job_requeued(row, reason))
+        for row in queue.requeue_worker_jobs(holder, counted=False, reason=reason, kept=kept):
+            self._events.emit(lost_job_requeued(row))
 
     def run_if_due(self, queue: JobQueue, holder: str, claimed: Sequence[UUID]) -> None:
         """`claimed` are the jobs that this worker has claimed and not begun."""
@@ -61,7 +61,7 @@ class QueueMaintenance:
         try:
             self._reclaim_jobs(queue)
             # A connection that was given up may have committed a claim after this worker requeued its jobs.
-            self._requeue_jobs(queue, holder, "the claim was lost", begun=[], kept=claimed)
+            self._requeue_jobs(queue, holder, "the claim was lost", begun=None, kept=claimed)
             self._release_dependants(queue)
         except TRANSIENT_ERRORS:
             return  # the next time will do
@@ -72,13 +72,15 @@ class QueueMaintenance:
         self._scans.record_reclaim(began, time.monotonic())
 
     def _requeue_jobs(
-        self, queue: JobQueue, holder: str, reason: str, *, begun: Sequence[UUID], kept: Sequence[UUID] = ()
+        self, queue: JobQueue, holder: str, reason: str, *, begun: Sequence[UUID] | None, kept: Sequence[UUID] = ()
     ) -> None:
-        """Requeues everything that this worker leases in the table, except the jobs that it keeps."""
+        """Requeues everything that this worker leases in the table, except the jobs that it keeps. Only attempts that
+        had begun count; None: no attempt had."""
         if self._abandoned:
-            reason, begun = "lease could not be kept", [*begun, *self._abandoned]
-        for row in queue.requeue_worker_jobs(holder, reason=reason, begun=begun, kept=kept):
-            self._events.emit(lost_job_requeued(row, reason))
+            reason, begun = "lease could not be kept", [*(begun or ()), *self._abandoned]
+        counted = begun is not None
+        for row in queue.requeue_worker_jobs(holder, counted=counted, begun=begun, reason=reason, kept=kept):
+            self._events.emit(lost_job_requeued(row))
         self._abandoned = []
 
     def _release_dependants(self, queue: JobQueue) -> None:

@@ -67,4 +67,4 @@ class Recovery:
         queue = JobQueue(database, self._config)
         discard_temporary_files(queue, self._store, holder)
         for row in queue.requeue_worker_jobs(holder, begun=begun, counted=counted, reason=reason):
-            self._events.emit(lost_job_requeued(row, reason, worker=holder))
+            self._events.emit(lost_job_requeued(row, worker=holder))
