@@ -1,7 +1,7 @@
 # What a developer types. `make` alone lists the targets; the first one that needs it makes .venv.
 
 PYTHON ?= python3
-TEST_JOBS ?= 4
+TEST_JOBS ?= 5
 PREFIX ?= /usr/local
 EXTRAS ?= web
 API_EXAMPLES ?= 150
@@ -46,7 +46,7 @@ export PYTHONDONTWRITEBYTECODE =
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=4 at a time (most of them wait)
+test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=5 at a time (most of them wait)
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
 
 test-s3: $(STAMP) ## the lifecycle, crash and fencing tests with their results on a real S3 server
