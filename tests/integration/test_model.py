@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.outcome import Failed, RetryLater
 from convertq.queue.retry_policy import after_failure
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     Bundle,
     MultipleResults,
@@ -44,6 +45,8 @@ Worker = tuple[str, int]
 WORKERS: list[Worker] = [("a", 1), ("a", 2), ("b", 1)]
 SETTINGS = {"RETRY_MAX_ATTEMPTS": MAX_ATTEMPTS, "RETRY_JITTER_MAX_MS": 0}
 NEVER_DUE_MS = 10**9
+#: The mutation check needs to know that a step fails, not the shortest way to it, which takes minutes to find.
+PHASES = (Phase.generate,) if "MODEL_ONLY_GENERATES" in os.environ else tuple(Phase)
 
 ROWS = "SELECT * FROM jobs ORDER BY created_at, id"
 EVENTS = "SELECT job_id, array_agg(event_type ORDER BY id) AS types FROM job_events GROUP BY job_id"
@@ -296,5 +299,6 @@ def test_the_statements_agree_with_the_model_after_every_step(connections: dict[
             deadline=None,
             derandomize=True,  # the same steps in every run: a failure is never a surprise in somebody else's change
             suppress_health_check=list(HealthCheck),
+            phases=PHASES,
         ),
     )
