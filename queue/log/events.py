@@ -16,7 +16,7 @@ EVENTS = {
     "complete": (logging.INFO, "The result is published and the job complete."),
     "retry": (logging.WARNING, "The attempt failed; another one is scheduled."),
     "failed": (logging.ERROR, "The job failed for good."),
-    "requeue": (logging.WARNING, "The job went back to the queue: at shutdown, or because its worker died."),
+    "requeue": (logging.WARNING, "The job went back to the queue: its worker stopped or died, or had not begun it."),
     "lease_extended": (logging.INFO, "A worker extended its lease."),
     "lease_lost": (logging.WARNING, "A worker lost its lease and abandoned the job."),
     "breaker_open": (logging.ERROR, "The breaker opened; once per opening in the whole cluster."),
