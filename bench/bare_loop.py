@@ -19,7 +19,7 @@ from convertq.queue.config import read_config
 from convertq.queue.job import ClaimedJob
 from convertq.queue.store import open_store
 from convertq.worker.gateway.client import GatewayClient
-from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.gateway.route import routes_to_gateways
 from convertq.worker.loop.attempt import Attempt
 
 from bench.documents import PDF_BYTES
@@ -39,7 +39,7 @@ def work(client: str, ids: list[str], place: Synchronized[int]) -> None:
 def with_its_own_client() -> Callable[[str], None]:
     """What a worker does between its claim and its completion."""
     config = read_config(os.environ, needs_gateway=True)
-    client, store = GatewayClient(route_to_gateway(config)), open_store(config)
+    client, store = GatewayClient(routes_to_gateways(config)["default"]), open_store(config)
 
     def convert(job_id: str) -> None:
         job = ClaimedJob(UUID(job_id), "bench/1", 1, "pt_simon_invoice_v1", True, PDF_BYTES, False, 0)

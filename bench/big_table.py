@@ -54,7 +54,7 @@ SELECT id, (SELECT id FROM jobs WHERE status = 'queued' ORDER BY created_at DESC
 NEEDED = "UPDATE jobs SET needs_follow_up = true WHERE id IN (SELECT depends_on FROM job_dependencies)"
 LATER = """
 SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition FROM pg_index
- WHERE indrelid = 'jobs'::regclass AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
+ WHERE indrelid = %s::regclass AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
 """
 
 
@@ -85,23 +85,40 @@ def big_table(postgres: DurablePostgres, name: str, rows: Rows) -> Iterator[Conf
 def fill(url: str, rows: Rows) -> None:
     """CHECK and UNIQUE hold as for any writer; foreign keys hold because the rows are made so."""
     with psycopg.connect(url, autocommit=True) as conn:
-        conn.execute("SET session_replication_role = replica")
-        conn.execute("SET maintenance_work_mem = '256MB'")
-        later = conn.execute(LATER).fetchall()
-        for name, _ in later:
-            conn.execute(f"DROP INDEX {name}".encode())
-        for statement in (TERMINAL, QUEUED, NOT_DUE, *((BLOCKED, NEEDED) if rows.blocked else ())):
-            conn.execute(statement.format(**vars(rows)).encode())
-        for _, definition in later:
-            conn.execute(definition.encode())
+        with loading(conn, "jobs"):
+            for statement in (TERMINAL, QUEUED, NOT_DUE, *((BLOCKED, NEEDED) if rows.blocked else ())):
+                conn.execute(statement.format(**vars(rows)).encode())
         conn.execute("SELECT recount_jobs()")
         conn.execute("VACUUM ANALYZE")
         conn.execute("CHECKPOINT")
 
 
+@contextmanager
+def loading(conn: psycopg.Connection, name: str) -> Iterator[None]:
+    """Rows of this table are inserted around the triggers, and the indexes are made at the end."""
+    conn.execute("SET session_replication_role = replica")
+    conn.execute("SET maintenance_work_mem = '256MB'")
+    later = conn.execute(LATER, [name]).fetchall()
+    for index, _ in later:
+        conn.execute(f"DROP INDEX {index}".encode())
+    yield
+    for _, definition in later:
+        conn.execute(definition.replace(" ON ONLY ", " ON ", 1).encode())  # of a partitioned table: in each partition
+
+
 def register(config: Config) -> None:
     database = Database.open(config.database, "bench")
     database.run(
-        "register_server", server=SERVER, hostname="bench", pid=1, version="bench", environment="bench", concurrency=1
+        "register_server",
+        server=SERVER,
+        hostname="bench",
+        pid=1,
+        version="bench",
+        environment="bench",
+        concurrency=1,
+        gateways="[]",
+        gateways_digest="",
+        takes_turns=False,
+        owner_max_running=0,
     )
     database.close()

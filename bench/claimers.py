@@ -2,10 +2,11 @@
 
     python -m bench.claimers        # BENCH_CLAIMERS=16,64,200,400 BENCH_CLAIMERS_SECONDS=8 BENCH_ROUNDS=5
 
-Each connection is a process, as a worker is. It completes its jobs and claims the next ones through the code of the
-worker: eight in one commit, as a worker does with quick jobs; one in one commit, as with slow ones; and for comparison,
-the completion in one and the claim in another. There is no gateway and no file, so that nothing but the database is
-measured. The server has its defaults except for `max_connections`.
+Each connection is a process, as a worker is, and all of them are of one host. It completes its jobs and claims the next
+ones through the code of the worker: eight in one commit, as a worker does with quick jobs, or one, as with slow ones;
+and for comparison the same without the permits that limit how many workers of a host do this at once. There is no
+gateway and no file, so that nothing but the database is measured. The server has its defaults except for
+`max_connections`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ from convertq.queue.completion import FinishedJob
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
 from convertq.queue.job import ClaimedJob
+from convertq.queue.job_events import JobEvents
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed
+from convertq.queue.settle import Settlement
+from convertq.queue.store import open_store
+from convertq.worker.loop.worker_slot import WorkerSlot
+from convertq.worker.supervisor.status_table import WorkerStatusTable
 
 from bench.big_table import SERVER, Rows, big_table
 from bench.postgres import DurablePostgres
@@ -39,8 +45,13 @@ QUEUED = int(4000 * SECONDS)  # more than any machine here claims in that time
 WARM_UP = 12  # jobs of each connection before the clock: its caches are filled, and its plans are the generic ones
 READY_WITHIN_SECONDS = 120.0
 FEW, MANY = 16, 200  # the connections that the targets compare
-#: How many jobs at a time, and whether the completion claims the next ones.
-WAYS = {"eight jobs, one commit": (8, True), "one job, one commit": (1, True), "one job, two commits": (1, False)}
+#: How many jobs at a time, and whether a worker needs a permit.
+WAYS = {
+    "eight jobs": (8, True), "one job": (1, True),
+    "eight jobs, no permits": (8, False), "one job, no permits": (1, False),
+}  # fmt: skip
+#: The ways of a worker, for which there are targets.
+REAL_WAYS = ("eight jobs", "one job")
 
 
 @dataclass(frozen=True)
@@ -52,19 +63,19 @@ class Measured:
 Figures = dict[tuple[str, int], list[Measured]]
 
 
-def claim(config: Config, slot: int, way: str, control: Connection) -> None:
+def claim(config: Config, slot: WorkerSlot, way: str, control: Connection) -> None:
     """Reports when it is warm, begins when it receives the end of the time, and sends the number of its jobs."""
     database = Database.open(config.database, "bench", claims=True)
-    queue, cursor, holder = JobQueue(database, config), ClaimCursor(database, config), f"{SERVER}/{slot}"
-    wanted, in_one_commit = WAYS[way]
+    cursor, holder, (wanted, needs_permit) = ClaimCursor(database, config), slot.holder, WAYS[way]
     breaker, next_claim = Breaker(config, Log(config, SERVER, holder)), NextClaim(cursor, SERVER, holder, wanted)
+    permit = slot.permit if needs_permit and slot.table.permits.are_needed else None
+    settlement = Settlement(JobQueue(database, config), open_store(config), breaker, JobEvents(), permit)
     jobs = cursor.claim_job(SERVER, holder).jobs
 
     def complete_and_claim(jobs: list[ClaimedJob]) -> list[ClaimedJob]:
-        finished = [FinishedJob(job, Completed("bench")) for job in jobs]
-        with queue.completing(finished, breaker, next_claim if in_one_commit else None) as completion:
-            assert len(completion.leased) == len(jobs)
-        return (completion.claim or cursor.claim_job(SERVER, holder)).jobs
+        claimed = settlement.complete([FinishedJob(job, Completed("bench")) for job in jobs], next_claim)
+        assert claimed
+        return claimed.jobs
 
     for _ in range(WARM_UP):
         assert jobs
@@ -80,10 +91,11 @@ def claim(config: Config, slot: int, way: str, control: Connection) -> None:
 def measure(postgres: DurablePostgres, connections: int, way: str) -> Measured:
     fork, wanted = multiprocessing.get_context("fork"), WAYS[way][0]
     with big_table(postgres, "claimers", Rows(queued=wanted * (QUEUED + connections * (WARM_UP + 1)))) as config:
-        pipes = [fork.Pipe() for _ in range(connections)]
+        pipes, status_table = [fork.Pipe() for _ in range(connections)], WorkerStatusTable(connections)
+        status_table.server_id = SERVER
         processes = [
-            fork.Process(target=claim, args=(config, slot, way, theirs), daemon=True)
-            for slot, (_, theirs) in enumerate(pipes)
+            fork.Process(target=claim, args=(config, WorkerSlot(status_table, number), way, theirs), daemon=True)
+            for number, (_, theirs) in enumerate(pipes, 1)
         ]
         for process in processes:
             process.start()
@@ -126,9 +138,9 @@ def figures_table(figures: Figures) -> str:
 
 
 def rows(figures: Figures) -> list[Row]:
-    """For each way; none when other numbers of connections were asked for."""
+    """For each way of a worker; none when other numbers of connections were asked for."""
     found = []
-    for name in WAYS:
+    for name in REAL_WAYS:
         rates = {of: median(one.rate for one in rounds) for (way, of), rounds in figures.items() if way == name}
         cpus = {of: median(one.milliseconds for one in rounds) for (way, of), rounds in figures.items() if way == name}
         if not {FEW, MANY} <= rates.keys():

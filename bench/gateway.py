@@ -21,8 +21,20 @@ class Gateway:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def reset(self, *, hold: bool = False, delay: float = 0.0) -> None:
-        self._ask("POST", f"/reset?hold={int(hold)}&delay={delay}")
+    def reset(
+        self, *, hold: bool = False, delay: float = 0.0, capacity: int = 0,
+        per_megabyte: float = 0.0, spread: float = 0.0,
+    ) -> None:  # fmt: skip
+        speed = f"delay={delay}&capacity={capacity}&per_megabyte={per_megabyte}&spread={spread}"
+        self._ask("POST", f"/reset?hold={int(hold)}&{speed}")
+
+    def change(self, *, delay: float, capacity: int) -> None:
+        """For calls that arrive from now on."""
+        self._ask("POST", f"/change?delay={delay}&capacity={capacity}")
+
+    def set_down(self, *, is_down: bool) -> None:
+        """While it is down it answers 503, also to probes."""
+        self._ask("POST", "/down" if is_down else "/up")
 
     def open(self) -> float:
         """Answers what was held back; when that was."""

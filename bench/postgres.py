@@ -28,10 +28,10 @@ class DurablePostgres(EmbeddedPostgres):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(settings=settings or {}, port=0)
-        self._scratch.remove()
-        self._scratch = Scratch(PLACE, unprivileged_account())
-        self._data = self._scratch.path / "data"
-        self.files = self._scratch.path / "files"  # of the contenders; removed with the server's own
+        self._folder.close()
+        self._folder = Scratch(PLACE, unprivileged_account())
+        self._data = self._folder.path / "data"
+        self.files = self._folder.path / "files"  # of the contenders; removed with the server's own
         self.files.mkdir()
 
     @contextmanager

@@ -61,8 +61,7 @@ class ConvertqOnS3(Convertq):
         with psycopg.connect(place.database_url) as conn:
             for job_id, location in conn.execute("SELECT id, result_path FROM jobs").fetchall():
                 answer = self._bucket.get(location.removeprefix(str(URL)))
-                (place.results / f"{job_id}.xml").write_bytes(answer.read())
-                answer.release_conn()
+                (place.results / f"{job_id}.xml").write_bytes(answer.read_all())
 
 
 def pss_of_workers(postgres: DurablePostgres, gateway: Gateway) -> list[float]:

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench import (
+    auto_limit,
     before,
     big_history,
     claimers,
     claims,
+    estimates,
+    fair,
+    fleet,
+    held,
     idle,
     latency,
     long_run,
@@ -106,7 +111,12 @@ SCENES: dict[str, Scene] = {
     "s3": of_rows(lambda run: s3.rows(*run.both)),
     "pool": of_rows(lambda run: pool.rows(*run.both)),
     "claimers": lambda run: claimers.scene(),
+    "fleet": lambda run: fleet.scene(),
     "claims": of_rows(lambda run: claims.rows(run.postgres)),
+    "fair": of_rows(lambda run: fair.rows(*run.both)),
+    "held": of_rows(lambda run: held.rows(run.postgres)),
+    "auto": lambda run: auto_limit.scene(*run.both, keeps=run.keeps),
+    "estimates": of_rows(lambda run: estimates.rows(*run.both)),
     "history": lambda run: big_history.scene(run.postgres),
     "snapshot": of_rows(lambda run: snapshot.rows(run.postgres)),
     "idle": of_rows(lambda run: idle.rows(*run.both)),

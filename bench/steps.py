@@ -27,7 +27,7 @@ from convertq.queue.outcome import Completed
 from convertq.queue.store import open_store
 from convertq.queue.store.protocol import PendingResult
 from convertq.worker.gateway.client import GatewayClient
-from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.gateway.route import routes_to_gateways
 from convertq.worker.loop.attempt import Attempt
 
 from bench.big_table import SERVER, Rows, big_table
@@ -83,7 +83,7 @@ class OneWorker:
             NextClaim(ClaimCursor(database, config), SERVER, HOLDER),
         )
         self._store, self._uploads = open_store(config), config.uploads_dir
-        self._client = GatewayClient(route_to_gateway(config))
+        self._client = GatewayClient(routes_to_gateways(config)["default"])
         self._log = Log(config, SERVER, HOLDER)
         self.costs = Costs(self._queue.database.connection.info.backend_pid)
         self._breaker = Breaker(config, self._log)

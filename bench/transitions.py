@@ -41,7 +41,8 @@ STEPS = ("submit", "complete + claim")
 CLAIM: dict[str, Any] = {
     "server": SERVER, "holder": HOLDER, "claimant": HOLDER, "lease_ttl": 600, "check_for_due": False,
     "due_after": "-infinity", "watermark_priority": START.priority, "watermark_created_at": START.created_at,
-    "watermark_id": START.id, "finished": "[]", "retention_days": 30, "count_up_to": 0, **START.parameters,
+    "watermark_id": START.id, "finished": "[]", "retention_days": 30, "count_up_to": 0, "excluded": "{}",
+    **START.parameters,
 }  # fmt: skip
 COMPLETION: dict[str, Any] = {
     "result_path": "/results/x.xml", "retention_days": 30, "gateway_ok": True, "gateway_status": 200,
@@ -59,7 +60,19 @@ class Version:
         for file in sorted((folder / "migrations").glob("*.sql")):
             self._connection.execute(file.read_text().replace("{schema}", '"public"').encode())
         fill(url, Rows(queued=batch, terminal=terminal))
-        self._run("register_server", server=SERVER, hostname="b", pid=1, version="b", environment="b", concurrency=1)
+        self._run(
+            "register_server",
+            server=SERVER,
+            hostname="b",
+            pid=1,
+            version="b",
+            environment="b",
+            concurrency=1,
+            gateways="[]",
+            gateways_digest="",
+            takes_turns=False,
+            owner_max_running=0,
+        )
         first = "claim_job" if (self._queries / "claim_job.sql").exists() else "complete_and_claim"
         self._jobs = self._run(first, **CLAIM, wanted=batch)
         self.name, self.milliseconds = name, {step: list[float]() for step in STEPS}
@@ -79,6 +92,7 @@ class Version:
         self._run(
             "submit_job", id=name, owner="bench", original_filename="invoice.pdf", bytes=20_000, sha256=name.hex * 2,
             mapping="pt_simon_invoice_v1", pretty=True, priority=0, status="queued", upload_path=f"/uploads/{name}.pdf",
+            not_before=None, deadline=None,
         )  # fmt: skip
 
     def _complete_and_claim(self) -> None:

@@ -8,11 +8,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from convertq.cli.context import NearChoice, configuration, json_option, open_database, print_json
+from convertq.cli.context import (
+    NearChoice,
+    configuration,
+    json_option,
+    open_database,
+    print_json,
+    require_known_gateway,
+)
 from convertq.cli.formatting import duration, shown, timestamp
 from convertq.cli.table import cut, hang, table, terminal_width
-from convertq.queue.breaker_state import ACTIONS, describe_breaker
+from convertq.queue.breaker_state import ACTIONS, describe_breaker, move_breakers
+from convertq.queue.gateway import DEFAULT_GATEWAY
+from convertq.queue.limits import describe_limit
 from convertq.queue.quantities import counted
+from convertq.queue.queue_events import operator_at_terminal
 
 Row = Mapping[str, Any]
 COLOURS = {"closed": "green", "open": "red", "half_open": "yellow"}
@@ -24,24 +34,38 @@ Example:
   convertq breaker
   convertq breaker open       (pause the queue until it is closed by hand)
   convertq breaker close
+  convertq breaker open --gateway grobid
 """
 )
-@click.argument("action", required=False, type=NearChoice(["open", "close"]))
+@click.argument("action", required=False, type=NearChoice(list(ACTIONS)))
+@click.option("--gateway", metavar="NAME", help="Only the breaker of this gateway. Default: those of all gateways.")
 @json_option
-def breaker(action: str | None, as_json: bool) -> None:
-    """Show the circuit breaker, or open or close it by hand.
+def breaker(action: str | None, gateway: str | None, as_json: bool) -> None:
+    """Show the circuit breakers, or open or close them by hand.
 
-    While it is open no worker claims; jobs stay queued and use up no attempt. Opened by hand it is not
-    probed and stays open until it is closed by hand.
+    Each gateway has its own. While it is open no worker claims jobs for that gateway; they stay queued and
+    use up no attempt. Opened by hand it is not probed and stays open until it is closed by hand.
     """
+    require_known_gateway(gateway)
+    names = configuration().gateway_names
+    chosen = [gateway] if gateway else names
     with open_database() as database:
-        change = ACTIONS[action](database) if action else None
-        state = describe_breaker(database, configuration())
+        moved = move_breakers(database, action, chosen, operator_at_terminal()) if action else []
+        changes = {row["gateway"]: row for row in moved}
+        state = describe_breaker(database, configuration(), gateway)
     if as_json:
-        print_json({**state, "changed": change is not None} if action else state)
+        print_json({**state, "changed": bool(changes)} if action else state)
         return
-    for line in [CHANGES[action](change)] if action else page(state, datetime.now(UTC)):
+    if action:
+        lines = iter([f"{_prefix(name, names)}{CHANGES[action](changes.get(name))}" for name in chosen])
+    else:
+        lines = page(state, datetime.now(UTC)) if len(chosen) == 1 else pages(state, datetime.now(UTC))
+    for line in lines:
         click.echo(line)
+
+
+def _prefix(name: str, names: list[str]) -> str:
+    return f"{name}: " if len(names) > 1 else ""
 
 
 def opened(change: Row | None) -> str:
@@ -60,6 +84,14 @@ def closed(change: Row | None) -> str:
 CHANGES = {"open": opened, "close": closed}
 
 
+def pages(state: dict[str, Any], now: datetime) -> Iterator[str]:
+    """All gateways, and the failures of the one that is worst off."""
+    for name, each in state["gateways"].items():
+        yield f"gateway   {name}"
+        yield from page({**each, "last_failures": state["last_failures"] if name == state["gateway"] else []}, now)
+        yield ""
+
+
 def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"breaker   {summary(state)}"
     if state["state"] != "closed":
@@ -67,6 +99,10 @@ def page(state: dict[str, Any], now: datetime) -> Iterator[str]:
         first, *rest = hang(shown(next_probe(state)), 10, terminal_width())
         yield from (f"probe     {first}", *rest)
     yield f"window    {window(state)}"
+    if state["max_calls"]:
+        yield f"calls     {state['running_calls']} of at most {state['max_calls']} at a time in the whole cluster"
+    if state["limit_reason"]:
+        yield f"limit     {limit_in_words(state, now).removeprefix('limit ')}"
     yield f"in all    {'open for ' + duration(total) if (total := state['open_seconds_total']) else 'never open'}"
     if state["last_failures"]:
         yield ""
@@ -88,7 +124,20 @@ def summary(state: dict[str, Any]) -> str:
     if state["state"] == "closed":
         return text
     how = ", by hand" if state["by_hand"] else ""
-    return f"{text} for {duration(state['open_seconds'])}{how}: the queue is held"
+    held = "the queue is held" if state["gateway"] == DEFAULT_GATEWAY else "its jobs are held"
+    return f"{text} for {duration(state['open_seconds'])}{how}: {held}"
+
+
+def limit_in_words(state: Mapping[str, Any], now: datetime) -> str:
+    """Of a gateway whose limit is adaptive."""
+    return describe_limit(state, f"since {timestamp(state['limit_since'], now)}")
+
+
+def limits(by_gateway: dict[str, dict[str, Any]], now: datetime) -> Iterator[str]:
+    """A line for each gateway whose limit is adaptive."""
+    for name, state in by_gateway.items():
+        if state["limit_reason"]:
+            yield f"{f'{name}: ' if len(by_gateway) > 1 else ''}{limit_in_words(state, now)}"
 
 
 def in_words(state: str) -> str:

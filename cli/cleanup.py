@@ -10,6 +10,7 @@ from convertq.cli.context import complain, configuration, json_option, open_data
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.formatting import shown
 from convertq.queue.quantities import counted
+from convertq.queue.queue_events import operator_at_terminal
 from convertq.queue.retention import Item, Kind, Retention
 
 NOUNS = {
@@ -47,7 +48,8 @@ def cleanup(dry_run: bool, as_json: bool) -> ExitCode:
     freed = failed = 0
     refuse_missing_store()
     with open_database() as database:
-        for item in Retention(database, the_store(), configuration(), dry_run=dry_run).run():
+        retention = Retention(database, the_store(), configuration(), operator_at_terminal(), dry_run=dry_run)
+        for item in retention.run():
             if item.error:
                 failed += 1
                 complain(f"{shown(item.name)}: not removed: {item.error}")
@@ -85,7 +87,7 @@ def print_item(item: Item, as_json: bool) -> None:
         )
         return
     since = f"{item.since.astimezone():%Y-%m-%d %H:%M}" if item.since else ""
-    what = f"{item.name} of job {item.job_id}" if item.kind is Kind.EVENT else shown(item.name)
+    what = f"{item.name} of job {item.job_id}" if item.kind is Kind.EVENT and item.job_id else shown(item.name)
     click.echo(f"{item.kind:<7} {what} ({REASONS[item.kind]} {since})")
 
 

@@ -13,8 +13,13 @@ STATUSES: dict[str, str] = {
     JobStatus.PROCESSING: "cyan",
     JobStatus.COMPLETE: "green",
     JobStatus.FAILED: "red",
+    JobStatus.CANCELLED: "magenta",
 }
 EVENTS = {**STATUSES, "retry": "yellow", "requeued": "yellow", "reclaimed": "yellow"}
+QUEUE_EVENTS = {
+    "breaker_opened": "red", "held": "red", "paused": "yellow",
+    "breaker_closed": "green", "released": "green", "resumed": "green",
+}  # fmt: skip
 
 
 def painted(lines: Sequence[str], words: Iterable[str], colours: Mapping[str, str]) -> Iterator[str]:

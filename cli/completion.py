@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -46,26 +47,27 @@ def completion(context: click.Context, shell: str) -> ExitCode:
     return ExitCode.DONE
 
 
-def complete_job_id(incomplete: str, status: str | None = None) -> list[CompletionItem]:
+def complete_job_id(incomplete: str, statuses: Sequence[str] = ()) -> list[CompletionItem]:
     """The newest jobs whose ids begin like this; none when the database does not answer in time."""
     found: list[CompletionItem] = []
     # The thread is abandoned after the timeout: a host name's lookup cannot be interrupted.
-    lookup = threading.Thread(target=lambda: found.extend(_newest_jobs(status)), daemon=True)
+    lookup = threading.Thread(target=lambda: found.extend(_newest_jobs(statuses)), daemon=True)
     lookup.start()
     lookup.join(TIMEOUT_SECONDS)
     return [item for item in list(found) if item.value.startswith(incomplete.lower())]
 
 
-def _newest_jobs(status: str | None) -> list[CompletionItem]:
+def _newest_jobs(statuses: Sequence[str]) -> list[CompletionItem]:
     try:
         from convertq.cli.context import open_database
         from convertq.queue.jobs import list_jobs
 
         with open_database() as database:
-            rows = list_jobs(database, status=status, owner=None, code=None, limit=MAX_JOBS)
+            listed = [list_jobs(database, status, None, None, MAX_JOBS) for status in statuses or (None,)]
     except Exception:  # noqa: BLE001 - any message would appear in the middle of a command line
         return []
-    return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows]
+    rows = sorted((row for rows in listed for row in rows), key=lambda row: row["created_at"], reverse=True)
+    return [CompletionItem(str(row["id"]), help=row["status"]) for row in rows[:MAX_JOBS]]
 
 
 def complete_code(context: Any, parameter: Any, incomplete: str) -> list[str]:

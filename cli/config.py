@@ -14,6 +14,7 @@ from convertq.cli.formatting import shown
 from convertq.cli.table import table, terminal_width
 from convertq.queue.config import read_config
 from convertq.queue.masked_url import masked
+from convertq.queue.pool_size import PoolSize
 from convertq.queue.setting import Setting
 from convertq.queue.settings import SETTINGS
 from convertq.queue.storage_url import StorageUrl
@@ -57,6 +58,10 @@ def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]
         return row | {"value": masked(text) if setting.secret else text, "problem": str(error)}
     if setting.secret:
         return row | {"value": masked(text)}
+    if setting.variable == "GATEWAYS_FILE":
+        return row | {"value": text}
+    if isinstance(value, PoolSize):
+        return row | {"value": str(value) if value.is_elastic else value.least}
     return row | {"value": str(value) if isinstance(value, Path | StorageUrl) else value}
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import click
 from convertq.cli.table import hang, terminal_width
-from convertq.queue.status import JobStatus
+from convertq.queue.status import ACTIVE, JobStatus
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -40,7 +40,7 @@ def open_database() -> Iterator[Database]:
     """A database whose schema fits; raises psycopg.OperationalError or SchemaError."""
     from convertq.queue.database.database import Database
 
-    database = Database.open(configuration().database, APPLICATION_NAME)
+    database = Database.open(configuration().database, APPLICATION_NAME, reopens=True)
     try:
         yield database
     finally:
@@ -54,11 +54,11 @@ def the_store() -> Store:
 
 
 class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2, which is not required
-    """Any id is accepted; a shell completes those of jobs in this status."""
+    """Any id is accepted; a shell completes those of jobs in these statuses."""
 
     name = "id"
 
-    def __init__(self, offers: str | None = None) -> None:
+    def __init__(self, *offers: str) -> None:
         self._offers = offers
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> UUID:
@@ -78,7 +78,8 @@ class JobId(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 JOB_ID = JobId()
-FAILED_JOB_ID, COMPLETE_JOB_ID = JobId(JobStatus.FAILED), JobId(JobStatus.COMPLETE)
+COMPLETE_JOB_ID, ACTIVE_JOB_ID = JobId(JobStatus.COMPLETE), JobId(*ACTIVE)
+RETRYABLE_JOB_ID = JobId(JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 class NearChoice(click.Choice):  # type: ignore[type-arg]  # as above
@@ -117,3 +118,13 @@ def complain(line: str) -> None:
     """One line on stderr about one of several items; the command continues. On a terminal it wraps between words."""
     for piece in hang(line, 2, terminal_width(sys.stderr)):
         click.echo(piece, err=True)
+
+
+def require_known_gateway(name: str | None) -> None:
+    """For the option --gateway: exit code 2 unless the configuration names this gateway."""
+    from convertq.queue.gateway import UnknownGateway, require_gateway
+
+    try:
+        require_gateway(name, configuration().gateway_names)
+    except UnknownGateway as error:
+        raise click.BadParameter(str(error), param_hint="--gateway") from None

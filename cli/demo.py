@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import shutil
 import signal
 import threading
@@ -129,15 +128,15 @@ def print_shortest(console: Console, results: dict[Path, str]) -> None:
 
 def _keep(stack: Stack, console: Console) -> None:
     """Prints the addresses for a browser, and the settings with which every command works in a second terminal."""
+    from convertq.cli.local_stack import export_line
+
     wanted = ("DATABASE_URL", "GATEWAY_URL", "UPLOADS_DIR", "RESULTS_DIR", *STORAGE_VARIABLES)
-    given = {name: stack.environment[name] for name in wanted if name in stack.environment}
-    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
     with stack.web() as address:
         console.print("\nThe stack stays up until Ctrl-C. In a browser:\n", soft_wrap=True)
         console.print(f"{address}/        drop PDF files there", markup=False, soft_wrap=True)
         token = stack.environment["ADMIN_TOKEN"]
         console.print(f"{address}/admin   with the token {token}", markup=False, soft_wrap=True)
         console.print("\nIn a second terminal:\n")
-        console.print(f"export {exports}", markup=False, soft_wrap=True)
+        console.print(export_line(stack.environment, wanted), markup=False, soft_wrap=True)
         console.print("convertq list; convertq top\n", soft_wrap=True)
         threading.Event().wait()

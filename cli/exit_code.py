@@ -23,11 +23,12 @@ class ExitCode(IntEnum):
 #: for docs/commands.md and the man page (`make docs`)
 MEANINGS = {
     ExitCode.DONE: "Done.",
-    ExitCode.FAILED: "Failed: a refused or unreadable file, a failed job, a timeout, or a bad finding of `doctor`.",
+    ExitCode.FAILED: "Failed: a refused or unreadable file, a failed or cancelled job, a timeout, or a bad finding of "
+    "`doctor`.",
     ExitCode.USAGE: "Wrong usage, such as an id that is not a UUID or a mapping that is not allowed.",
     ExitCode.NO_SUCH_JOB: "No such job.",
-    ExitCode.NOT_IN_STATE: "The job's state does not allow it: `NOT_READY`, `EXPIRED`, or a retry without its source "
-    "or before the jobs that it depends on are complete.",
+    ExitCode.NOT_IN_STATE: "The job's state does not allow it: `NOT_READY`, `EXPIRED`, a cancel of a job that has "
+    "ended, or a retry without its source or before the jobs that it depends on are complete.",
     ExitCode.UNREACHABLE: "The database, the storage or the gateway is unreachable, or the database has no free "
     "connection.",
     ExitCode.BAD_CONFIG: "Wrong configuration.",
@@ -71,7 +72,7 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
     """Imported here: `convertq --help` needs neither psycopg nor the worker."""
     import psycopg
     from convertq.queue.config import ConfigError
-    from convertq.queue.database.errors import NOT_CONNECTED, SchemaError, is_full
+    from convertq.queue.database.errors import READ_ONLY, SchemaError, is_full, server_is_gone
     from convertq.queue.database.migrations import MigrationError
     from convertq.queue.errors import StorageError, one_line
 
@@ -83,7 +84,10 @@ def _ours(error: BaseException) -> tuple[ExitCode, list[str]]:
         case psycopg.OperationalError() if is_full(error):
             full = f"the database at {_database()} has no connection left: {one_line(str(error))}"
             return ExitCode.UNREACHABLE, [full]
-        case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(NOT_CONNECTED):
+        case psycopg.Error() if error.sqlstate == READ_ONLY:
+            standby = f"the database at {_database()} is read-only: name the primary in DATABASE_URL"
+            return ExitCode.UNREACHABLE, [standby]
+        case psycopg.OperationalError() if server_is_gone(error):
             return ExitCode.UNREACHABLE, [f"database unreachable at {_database()}: {one_line(str(error))}"]
         case psycopg.Error():
             message = error.diag.message_primary or str(error)

@@ -7,11 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from convertq.cli.formatting import duration, timestamp
+from convertq.cli.pause import resume_options
 from convertq.queue.config import STUCK_AFTER_SECONDS
 from convertq.queue.database.timestamps import is_never
+from convertq.queue.estimates import MOST_COUNTED_JOBS
 from convertq.queue.explain import Explanation, Loss, State, explain
-from convertq.queue.facts import MOST_COUNTED_JOBS, Facts
+from convertq.queue.facts import Facts
+from convertq.queue.limits import describe_limit, view_limit
 from convertq.queue.manual_retry import must_be_complete_first, name_statuses
+from convertq.queue.pauses import Scope, describe_scope
 from convertq.queue.quantities import counted
 from convertq.queue.status import JobStatus
 
@@ -48,8 +52,8 @@ def explain_job(facts: Facts) -> str:
 def _blocked(about: Subject) -> str:
     needed = about.facts.needed
     plural = "jobs" if len(needed) > 1 else "job"
-    failed = [str(row["id"]) for row in needed if row["status"] == JobStatus.FAILED]
-    remedy = f"; `convertq retry {' '.join(failed)}` is needed first" if failed else ""
+    ended = [str(row["id"]) for row in needed if JobStatus(row["status"]).is_terminal]
+    remedy = f"; `convertq retry {' '.join(ended)}` is needed first" if ended else ""
     return f"waits for {plural} {name_statuses(needed)} to complete{remedy}"
 
 
@@ -62,6 +66,13 @@ def _stored(about: Subject) -> str:
 
 
 def _paused(about: Subject) -> str:
+    queue = about.queue
+    scope = Scope(queue["paused_gateway"], queue["paused_owner"])
+    who = f"{describe_scope(scope)} is paused by {queue['paused_by']} since {about.at(queue['paused_at'])}"
+    return f"paused: {who}; `convertq resume{resume_options(scope)}` lets it be claimed again"
+
+
+def _held(about: Subject) -> str:
     queue, since = about.queue, about.at(about.queue["opened_at"])
     if queue["by_hand"]:
         return f"held: the breaker was opened by hand at {since}; `convertq breaker close` lets jobs through"
@@ -69,6 +80,13 @@ def _paused(about: Subject) -> str:
         return f"held: the breaker is open since {since} and tries the gateway with one job now"
     probe = f"at {about.at(about.found.until)}" if about.found.until else "soon"
     return f"held: the breaker is open since {since}; the gateway is tried again {probe}"
+
+
+def _limited(about: Subject) -> str:
+    waited = duration(about.facts.now - (about.job["queued_at"] or about.job["created_at"]))
+    most = counted(about.queue["owner_max_running"], "job")
+    why = f"no more than {most} of its owner may run at a time (OWNER_MAX_RUNNING)"
+    return f"queued for {waited}: {why}; it is taken in its turn when others of its owner have ended{_nobody(about)}"
 
 
 def _parked(about: Subject) -> str:
@@ -80,16 +98,35 @@ def _retrying(about: Subject) -> str:
     return f"waits for its retry at {about.at(due)}, {about.attempts}: {reason}{_nobody(about)}"
 
 
+def _scheduled(about: Subject) -> str:
+    return f"waits until {about.at(about.job['not_before'])}, before which it must not begin{_nobody(about)}"
+
+
 def _queued(about: Subject) -> str:
     waited = duration(about.facts.now - (about.job["queued_at"] or about.job["created_at"]))
-    return f"queued for {waited}, {_position(about)}{_nobody(about) or '; the next free worker takes it in its turn'}"
+    next_step = _nobody(about) or _at_limit(about) or "; the next free worker takes it in its turn"
+    return f"queued for {waited}, {_position(about)}{next_step}"
+
+
+def _at_limit(about: Subject) -> str:
+    """Why a free worker does not take it: its gateway has as many calls as it may have."""
+    queue = about.queue
+    if queue["max_calls"] is None or queue["running_calls"] < queue["max_calls"]:
+        return ""
+    known = {**queue, **view_limit(queue)}
+    limit = f"limit {queue['max_calls']}"
+    if known["limit_reason"]:
+        limit = describe_limit(known, f"since {about.at(known['limit_since'])}")
+    return f"; its gateway {about.job['route']} is at its limit of calls at a time ({limit})"
 
 
 def _position(about: Subject) -> str:
-    before = about.queue["goes_first"]
+    before = (about.facts.position or 1) - 1
     if before == 0:
         return "the first in the queue"
-    return f"{before} or more jobs before it" if before >= MOST_COUNTED_JOBS else f"{counted(before, 'job')} before it"
+    turns = ", where owners take turns" if about.queue["takes_turns"] else ""
+    about_so_many = "about " if before >= MOST_COUNTED_JOBS else ""
+    return f"{about_so_many}{counted(before, 'job')} before it{turns}"
 
 
 def _nobody(about: Subject) -> str:
@@ -172,11 +209,28 @@ def _refused(about: Subject) -> str:
 
 
 def _failed(about: Subject) -> str:
-    return f"failed in {about.attempts}: {_why(about)}; {_after_failure(about)}"
+    when = f"failed in {about.attempts}" if about.found.attempt else "failed without an attempt"
+    return f"{when}: {_why(about)}; {_after_failure(about)}"
 
 
 def _given_up(about: Subject) -> str:
     return f"given up after {about.attempts}: {_why(about)}; {_after_failure(about)}"
+
+
+def _cancelled(about: Subject) -> str:
+    return f"cancelled at {about.at(about.job['cancelled_at'])}{_cancelled_by(about)}; {_after_cancel(about)}"
+
+
+def _cancelled_by(about: Subject) -> str:
+    last = next((event for event in reversed(about.facts.events) if event["event_type"] == "cancelled"), None)
+    by = last["meta"].get("by") if last else None
+    return f" by {by}" if by and by != "trigger" else ""
+
+
+def _after_cancel(about: Subject) -> str:
+    if about.found.can_retry:
+        return f"`convertq retry {about.job['id']}` queues it again"
+    return "its source is gone: submit the file again"
 
 
 def _why(about: Subject) -> str:
@@ -195,7 +249,10 @@ SENTENCES: Mapping[State, Callable[[Subject], str]] = {
     State.BLOCKED: _blocked,
     State.RELEASED: _released,
     State.PAUSED: _paused,
+    State.HELD: _held,
+    State.LIMITED: _limited,
     State.PARKED: _parked,
+    State.SCHEDULED: _scheduled,
     State.RETRYING: _retrying,
     State.QUEUED: _queued,
     State.PROCESSING: _processing,
@@ -206,4 +263,5 @@ SENTENCES: Mapping[State, Callable[[Subject], str]] = {
     State.REFUSED: _refused,
     State.FAILED: _failed,
     State.GIVEN_UP: _given_up,
+    State.CANCELLED: _cancelled,
 }

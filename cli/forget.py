@@ -14,6 +14,7 @@ from convertq.cli.formatting import shown
 from convertq.queue.forget import Forgetting, Forgotten, Verdict
 from convertq.queue.jobs import find_owner_jobs
 from convertq.queue.quantities import counted
+from convertq.queue.queue_events import operator_at_terminal
 
 CODES = {
     Verdict.FORGOTTEN: ExitCode.DONE,
@@ -45,7 +46,7 @@ def forget(ids: Sequence[UUID], owner: str | None, dry_run: bool, as_json: bool)
     with open_database() as database:
         wanted = ids or find_owner_jobs(database, owner or "")
         verdicts: Counter[Verdict] = Counter()
-        for each in Forgetting(database, the_store(), dry_run=dry_run).run(wanted):
+        for each in Forgetting(database, the_store(), operator_at_terminal(), dry_run=dry_run).run(wanted):
             verdicts[each.verdict] += 1
             print_verdict(each, dry_run=dry_run, in_bulk=owner is not None, as_json=as_json)
     if owner is not None:

@@ -74,4 +74,4 @@ def run(host: str, port: int, time_limit: float, fault: tuple[str, ...], **optio
 def refuse_without_libraries() -> None:
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
-            raise click.ClickException(f"gateway needs {name}: pip install 'convertq[demo]'")
+            raise click.ClickException(f"gateway needs {name}: pip install 'convertq[gateway]'")

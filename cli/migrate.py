@@ -22,8 +22,10 @@ from convertq.queue.database.connection import BoundedConnection, connect
 from convertq.queue.database.database import Database
 from convertq.queue.database.migrations import IN_THE_WAY, LockHolder, Migration
 from convertq.queue.event_partitions import make_event_partitions
+from convertq.queue.queue_events import operator_at_terminal, record_operator
 
 PARTITIONS_SECONDS = 5.0  # a supervisor creates what a lock has kept this command from creating
+FIRST_VERSION_WITH_A_LOG = 10  # of the queue: 0010_control.sql
 ANSWER_TIMEOUT_SECONDS = 24 * 3600.0  # an index on a large table may take hours
 
 
@@ -51,17 +53,17 @@ def migrate(status: bool, to: int | None, timeout: float | None, as_json: bool) 
     """
     with open_connection() as connection:
         if status:
-            show_status(Database(connection, configuration().database.schema), as_json)
+            show_status(Database(connection, configuration().direct_database.schema), as_json)
         else:
             print_applied(apply(connection, to, timeout), as_json)
 
 
 @contextmanager
 def open_connection() -> Iterator[BoundedConnection]:
-    connection = connect(configuration().database, APPLICATION_NAME, statement_timeout=0)
+    connection = connect(configuration().direct_database, APPLICATION_NAME, statement_timeout=0)
     connection.answer_timeout_seconds = ANSWER_TIMEOUT_SECONDS
     try:
-        Database(connection, configuration().database.schema).check_limits()
+        Database(connection, configuration().direct_database.schema).check_limits()
         yield connection
     finally:
         connection.close()
@@ -77,15 +79,23 @@ def apply(connection: BoundedConnection, to: int | None, timeout: float | None) 
             complain(f"convertq: {line}")
             reported.append(line)
 
-    schema = configuration().database.schema
+    schema = configuration().direct_database.schema
     try:
         done = migrations.migrate(connection, schema, to, timeout=timeout, waits=waits)
         if to is None:
             make_event_partitions(Database(connection, schema), PARTITIONS_SECONDS)
+        record_migrations(Database(connection, schema), done)
         return done
     except IN_THE_WAY as error:
         reason = reported[-1] if reported else "another session holds a lock"
         raise Stop(ExitCode.FAILED, f"gave up after {timeout:g} s {reason}; run it again") from error
+
+
+def record_migrations(database: Database, done: list[Migration]) -> None:
+    """In the log of the queue, if there is one at this version."""
+    if done and done[-1].version >= FIRST_VERSION_WITH_A_LOG:
+        versions = f"{done[0].version:04} to {done[-1].version:04}" if len(done) > 1 else f"{done[0].version:04}"
+        record_operator(database, operator_at_terminal(), "migrate", versions=versions)
 
 
 def in_words(holder: LockHolder) -> str:
@@ -102,7 +112,7 @@ def print_applied(done: list[Migration], as_json: bool) -> None:
     for each in done:
         click.echo(f"applied {each.version:04} {each.name}")
     if not done:
-        click.echo(f"nothing to do: the schema {configuration().database.schema} is up to date")
+        click.echo(f"nothing to do: the schema {configuration().direct_database.schema} is up to date")
 
 
 def show_status(database: Database, as_json: bool) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
+from convertq.cli.breaker import limits
 from convertq.cli.colours import painted
 from convertq.cli.context import configuration, json_option, open_database, print_json, print_json_lines
 from convertq.cli.formatting import duration, shown
 from convertq.cli.table import hang, table, terminal_width
+from convertq.queue.breaker_state import get_breakers
 from convertq.queue.quantities import counted
 from convertq.queue.servers import ENDED, UNREGISTERED, ServerStatus, get_servers, prune_servers
 
@@ -38,12 +41,13 @@ def servers(prune: bool, as_json: bool) -> None:
     with open_database() as database:
         pruned = prune_servers(database) if prune else 0
         found = get_servers(database, configuration())
+        breakers = {} if prune or as_json else get_breakers(database, configuration())
     if prune:
         print_pruned(pruned, found, as_json)
     elif as_json:
         print_json_lines(found)
     else:
-        for line in page(found):
+        for line in (*page(found), *limits(breakers, datetime.now(UTC))):
             click.echo(line)
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import click
 from convertq.cli.colours import EVENTS, STATUSES, paint
 from convertq.cli.context import JOB_ID, configuration, json_option, open_database, print_json, the_store
+from convertq.cli.estimate import probably_done
 from convertq.cli.event_details import details
 from convertq.cli.exit_code import ExitCode, Stop
 from convertq.cli.explain import explain_job
@@ -17,12 +18,15 @@ from convertq.cli.formatting import duration, far_timestamp, shown, timestamp
 from convertq.cli.table import GAP, hang, table, terminal_width
 from convertq.queue.database.database import Database
 from convertq.queue.database.timestamps import ExtendedTimestamp, parse_timestamp
+from convertq.queue.estimates import as_document
 from convertq.queue.facts import Facts, gather_facts
 from convertq.queue.quantities import size
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 FILES = ("FILE", "STORAGE", "SIZE", "WHERE")
-LEFT_OUT = ("now", "progress", "waits_for", "id", "status", "upload_path", "result_path")
+#: Values that tell nothing.
+USUAL = {"run": 1, "paused": False, "over_cap": False, "needs_follow_up": False}
+LEFT_OUT = ("now", "turn", "progress", "waits_for", "id", "status", "upload_path", "result_path", "own_transitions")
 
 
 @click.command(
@@ -40,7 +44,8 @@ def show(job_id: UUID, as_json: bool) -> None:
         facts = find_facts(database, job_id)
     if as_json:
         files = {"events": facts.events, "artifacts": facts.artifacts}
-        print_json({**facts.job, "explanation": explain_job(facts), **files})
+        estimate = as_document(facts.estimate)
+        print_json({**facts.job, "explanation": explain_job(facts), "estimate": estimate, **files})
         return
     for line in page(facts):
         click.echo(line)
@@ -57,8 +62,10 @@ def page(facts: Facts) -> Iterator[str]:
     status = facts.job["status"]
     yield f"job {facts.job['id']}: {click.style(status, fg=STATUSES.get(status), bold=True)}"
     yield from hang(shown(explain_job(facts)), 0, terminal_width())
+    if facts.estimate:
+        yield from hang(probably_done(facts.estimate, facts.now), 0, terminal_width())
     yield ""
-    left_out = LEFT_OUT if facts.job["run"] > 1 else (*LEFT_OUT, "run")
+    left_out = [*LEFT_OUT, *(name for name, usual in USUAL.items() if facts.job[name] == usual)]
     known = [(name, value) for name, value in facts.job.items() if value is not None and name not in left_out]
     known += [("progress", in_words(facts.job["progress"], facts.now))] if facts.job["progress"] else []
     room = max(len(name) for name, _ in known)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
-from convertq.cli.breaker import summary
+from convertq.cli.breaker import limits, summary
 from convertq.cli.colours import STATUSES as COLOURS
 from convertq.cli.context import configuration, json_option, open_database, print_json
-from convertq.cli.formatting import duration, precise
+from convertq.cli.formatting import duration, precise, shown
+from convertq.cli.pause import in_words
 from convertq.queue.quantities import counted
 from convertq.queue.servers import ServerStatus
 from convertq.queue.status import JobStatus
@@ -46,8 +48,20 @@ def page(found: dict[str, Any]) -> Iterator[str]:
     yield from gateway(found["gateway_seconds"])
     yield from errors(found["errors_24h"])
     yield ""
-    yield f"breaker     {summary(found['breaker'])}"
+    yield from breakers(found["gateways"])
+    for at, line in enumerate(limits(found["gateways"], datetime.now(UTC))):
+        yield f"{'' if at else 'limits':<12}{line}"
     yield f"servers     {servers(found['servers'])}"
+    for at, pause in enumerate(found["pauses"]):
+        yield f"{'' if at else 'paused':<12}{click.style(shown(in_words(pause)), fg='yellow')}"
+
+
+def breakers(by_gateway: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A line for each gateway; the name of a single one says nothing."""
+    heading = "breaker     "
+    for name, state in by_gateway.items():
+        yield f"{heading}{f'{name}: ' if len(by_gateway) > 1 else ''}{summary(state)}"
+        heading = " " * len(heading)
 
 
 def depth(found: dict[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from convertq.queue.jobs import find_missing_jobs
 from convertq.queue.mapping import MappingNotAllowed, choose_mapping
 from convertq.queue.status import JobStatus
 from convertq.queue.submission import Submission, SubmissionOptions, SubmissionResult, Submitter
+from convertq.queue.times import Times, WrongTime, choose_times, parse_moment
 
 INT4 = click.IntRange(-(2**31), 2**31 - 1)
 
@@ -37,6 +38,7 @@ Example:
   convertq submit invoice.pdf
   convertq submit --wait --priority 10 invoices/*.pdf
   convertq submit --after 0b0c8a52-7f0e-4d43-9d33-0e8b3c0f6a11 summary.pdf
+  convertq submit --not-before +8h --deadline 2026-12-24T18:00:00+01:00 report.pdf
 """
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False))
@@ -56,13 +58,24 @@ Example:
 )
 @click.option("--pretty/--no-pretty", default=True, show_default=True, help="Indent the XML.")
 @click.option("--after", type=JOB_ID, multiple=True, help="Wait until this job is complete; may be repeated.")
+@click.option("--not-before", metavar="TIME", help="Do not begin earlier: RFC 3339 with a zone, or +30m from now.")
+@click.option("--deadline", metavar="TIME", help="Fail a job that could not begin before this time.")
 @click.option("--wait", "waits", is_flag=True, help="Wait for the results; exit 1 if any failed.")
 @json_option
-def submit(paths: Sequence[Path], mapping: str | None, waits: bool, as_json: bool, **options: Any) -> ExitCode:
+def submit(
+    paths: Sequence[Path],
+    mapping: str | None,
+    not_before: str | None,
+    deadline: str | None,
+    waits: bool,
+    as_json: bool,
+    **options: Any,
+) -> ExitCode:
     """Submit PDF files and print their job ids, one per line."""
-    wanted = SubmissionOptions(mapping=allowed_mapping(mapping), **options)
+    allowed = allowed_mapping(mapping)
     the_store().make_ready()
     with open_database() as database:
+        wanted = SubmissionOptions(mapping=allowed, times=find_times(database, not_before, deadline), **options)
         refuse_unknown(database, wanted.after)
         submitter = Submitter(database, the_store(), configuration())
         found = [(path, submit_one(submitter, path, wanted, quiet=as_json)) for path in paths]
@@ -88,6 +101,14 @@ def allowed_mapping(mapping: str | None) -> str:
         return choose_mapping(configuration(), mapping)
     except MappingNotAllowed as refusal:
         raise click.BadParameter(f"{mapping!r} is not allowed here; {refusal}", param_hint="--mapping") from None
+
+
+def find_times(database: Database, not_before: str | None, deadline: str | None) -> Times:
+    try:
+        begins, ends = parse_moment("--not-before", not_before), parse_moment("--deadline", deadline)
+        return choose_times(database, begins, ends)
+    except WrongTime as error:
+        raise click.UsageError(f"{error} (nothing was submitted)") from None
 
 
 def refuse_unknown(database: Database, ids: Sequence[UUID]) -> None:
@@ -120,6 +141,8 @@ def complain_of_failed(rows: dict[UUID, dict[str, Any]]) -> None:
     for job_id, row in rows.items():
         if row["status"] == JobStatus.FAILED:
             complain(f"{job_id}: failed: {row['error_code']}: {row['error_message']}")
+        elif row["status"] == JobStatus.CANCELLED:
+            complain(f"{job_id}: cancelled")
 
 
 def as_document(path: Path, done: Submission, rows: dict[UUID, dict[str, Any]]) -> dict[str, Any]:

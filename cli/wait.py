@@ -9,11 +9,13 @@ from uuid import UUID
 
 import click
 from convertq.cli.context import JOB_ID, complain, json_option, open_database, print_json
+from convertq.cli.estimate import probably_done
 from convertq.cli.exit_code import ExitCode
 from convertq.cli.explain import explain_job
 from convertq.cli.formatting import shown
 from convertq.cli.show import find_facts
 from convertq.cli.waiting import verdict, wait_for_jobs
+from convertq.queue.facts import Facts
 from convertq.queue.quantities import counted
 from convertq.queue.status import JobStatus
 from convertq.queue.wait import has_ended
@@ -32,14 +34,14 @@ Example:
 )
 @json_option
 def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
-    """Wait until jobs are complete or failed."""
+    """Wait until jobs are complete, failed or cancelled; exit code 1 unless all are complete."""
     wanted = list(dict.fromkeys(ids))
     # With a progress bar on the terminal, the lines come after it.
     at_once = not sys.stderr.isatty()
     with open_database() as database:
         rows = wait_for_jobs(database, wanted, timeout, lambda row: print_row(row, as_json) if at_once else None)
         late = [row["id"] for row in rows.values() if not has_ended(row)]
-        reasons = {job_id: explain_job(find_facts(database, job_id)) for job_id in late}
+        reasons = {job_id: in_words(find_facts(database, job_id)) for job_id in late}
     for row in rows.values():
         if not at_once or not has_ended(row):
             print_row(row, as_json)
@@ -48,6 +50,11 @@ def wait(ids: Sequence[UUID], timeout: float | None, as_json: bool) -> ExitCode:
     if reasons:
         complain(f"convertq: {counted(len(reasons), 'job')} not finished within {timeout:g} s")
     return max(verdict(list(rows.values())), complain_of_unknown(wanted, rows))
+
+
+def in_words(facts: Facts) -> str:
+    expected = f"; {probably_done(facts.estimate, facts.now)}" if facts.estimate else ""
+    return explain_job(facts) + expected
 
 
 def print_row(row: dict[str, Any], as_json: bool) -> None:

@@ -8,6 +8,14 @@ from dataclasses import replace
 
 import click
 from convertq.cli.context import configuration, the_store
+from convertq.queue.pool_size import PoolSize, read_pool_size
+
+
+def read_concurrency(_context: click.Context, _option: click.Parameter, text: str | None) -> PoolSize | None:
+    try:
+        return None if text is None else read_pool_size(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
 
 
 @click.group()
@@ -20,10 +28,16 @@ def worker() -> None:
 Example:
   convertq worker run
   convertq worker run --concurrency 8
+  convertq worker run --concurrency 2..16
 """
 )
-@click.option("--concurrency", type=click.IntRange(1, 1000), help="Worker processes, instead of WORKER_CONCURRENCY.")
-def run(concurrency: int | None) -> None:
+@click.option(
+    "--concurrency",
+    metavar="N|A..B",
+    callback=read_concurrency,
+    help="Worker processes, as WORKER_CONCURRENCY, which it overrides.",
+)
+def run(concurrency: PoolSize | None) -> None:
     """Run the supervisor and its workers until SIGTERM."""
     config = configuration(needs_gateway=True)
     if concurrency:

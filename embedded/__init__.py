@@ -1,1 +1,1 @@
-"""An embedded PostgreSQL, and the demo that runs on it."""
+"""An embedded PostgreSQL, and what runs on it: the demo, `convertq up` and `convertq convert`."""

@@ -21,14 +21,18 @@ class EmbeddedError(RuntimeError):
     """PostgreSQL could not be found or started here; the message says what to do, or has its output."""
 
 
+class BinariesMissing(EmbeddedError):
+    """There is no PostgreSQL here."""
+
+
 def find_prefix() -> Path:
     """The folder that holds bin/, lib/ and share/: from the wheel, else from the system."""
     if named := os.environ.get("CONVERTQ_PG_PREFIX"):
         return Path(named)
     found = [*_in_wheels(), *_in_system()]
     if not found:
-        raise EmbeddedError(
-            "no PostgreSQL server programs found: pip install 'convertq[demo]' or apt-get install postgresql"
+        raise BinariesMissing(
+            "no PostgreSQL server programs found: pip install 'convertq[up]' or apt-get install postgresql"
         )
     return found[0]
 
@@ -85,22 +89,29 @@ class Binaries:
             "extra_groups": [] if self.account else None,
         }
 
-    def run(self, home: Path, name: str, *arguments: str) -> None:
-        options = self.launch_options(home)
+    def run(self, home: Path, name: str, *arguments: str, inherited: tuple[int, ...] = ()) -> str:
+        """Returns the output."""
         done = subprocess.run(
             [self.program(name), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=120,
             check=False,
-            **options,
+            pass_fds=inherited,
+            **self.launch_options(home),
         )
+        output: str = done.stdout.decode(errors="replace")
         if done.returncode:
-            raise EmbeddedError(f"{name} failed:\n{done.stdout.decode(errors='replace')}")
+            raise EmbeddedError(f"{name} failed:\n{output}")
+        return output
 
-    def remove(self) -> None:
+    def major_version(self) -> str:
+        """As in the file PG_VERSION, of `postgres (PostgreSQL) 18.4`."""
+        return self.run(Path("/"), "postgres", "--version").split()[2].partition(".")[0]
+
+    def close(self) -> None:
         if self._copy:
-            self._copy.remove()
+            self._copy.close()
 
     def _runs(self) -> bool:
         try:

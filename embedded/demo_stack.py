@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.resources import files as resource_files
 from pathlib import Path
 
-import click
 from convertq.embedded.postgres import FAST, EmbeddedPostgres
+from convertq.embedded.service import Service
 from convertq.queue.config import Config, read_config
 from convertq.queue.database.connection import connect
 from convertq.queue.database.migrations import migrate
 from convertq.queue.settings import SETTINGS
 
-PR_SET_PDEATHSIG = 1
-STOP_TIMEOUT_SECONDS = 1.0  # for each process; then it is killed
 #: shown being retried: the gateway answers its first request with 502
 RETRIED = "oficina.pdf"
 BUCKET = "convertq-demo"
-
-_libc = ctypes.CDLL(None)
 
 
 def samples() -> list[Path]:
@@ -55,7 +48,7 @@ class Stack:
             config = read_config(self.environment, needs_gateway=True)
             with connect(config.database, "convertq:demo") as connection:
                 migrate(connection, config.database.schema)
-            running.enter_context(self._process("worker", "run", log="worker.log"))
+            running.enter_context(self._service("the worker pool", "worker", "run", log="worker.log"))
             yield config
 
     def _start_storage(self, running: contextlib.ExitStack) -> dict[str, str]:
@@ -89,49 +82,18 @@ class Stack:
         retried = next(path for path in samples() if path.name == RETRIED)
         digest = hashlib.sha256(retried.read_bytes()).hexdigest()
         faults = ("--fault", f"fail:502@first=1@sha256={digest}", "--fault", "delay:0.4")
-        with self._process("gateway", "run", "--port", "0", *faults, log="gateway.log") as process:
-            yield self._address(process, "the reference gateway", "gateway.log")
+        command = ("gateway", "run", "--port", "0", *faults)
+        with self._service("the reference gateway", *command, log="gateway.log") as gateway:
+            yield gateway.address()
 
     @contextlib.contextmanager
     def web(self) -> Iterator[str]:
         """The pages and the API, while the rest is up; gives their address."""
         web = ("web", "run", "--port", "0", "--processes", "1")
-        with self._process(*web, log="web.log", stop=signal.SIGQUIT) as process:  # without its grace for visitors
-            yield self._address(process, "the web server", "web.log")
+        with self._service(
+            "the web server", *web, log="web.log", stop=signal.SIGQUIT
+        ) as server:  # no grace for visitors
+            yield server.address()
 
-    def _address(self, process: subprocess.Popen[bytes], name: str, log: str) -> str:
-        assert process.stdout is not None
-        line = process.stdout.readline().decode().strip()
-        if not line.startswith("listening on "):
-            raise click.ClickException(f"{name} did not start: see {self.home / log}")
-        return line.removeprefix("listening on ")
-
-    @contextlib.contextmanager
-    def _process(
-        self, *arguments: str, log: str, stop: signal.Signals = signal.SIGTERM
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        with open(self.home / log, "wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "convertq.cli.main", *arguments],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, env=self.environment or None,
-                start_new_session=True,  # Ctrl-C is the demo's; it stops them in order
-                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
-            )  # fmt: skip
-        try:
-            yield process
-        finally:
-            _end(process, stop)
-
-
-def _end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
-    process.send_signal(stop)
-    try:
-        process.wait(STOP_TIMEOUT_SECONDS + 1)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # the second signal: requeue at once
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT_SECONDS)
-    process.kill()
-    process.wait()
-    if process.stdout:
-        process.stdout.close()
+    def _service(self, name: str, *arguments: str, log: str, stop: signal.Signals = signal.SIGTERM) -> Service:
+        return Service(name, *arguments, environment=self.environment or None, log=self.home / log, stop=stop)

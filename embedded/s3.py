@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from convertq.embedded.binaries import EmbeddedError
+from convertq.embedded.parent_death import ends_with_parent
 from convertq.embedded.postgres import free_port
 from convertq.queue.config import DEFAULT_REGION
 from convertq.queue.storage_url import StorageUrl
@@ -32,8 +32,6 @@ SWITCHED_OFF = (
     "-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false",
 )  # fmt: skip
 START_TIMEOUT_SECONDS = 60.0
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 def find_server() -> str | None:
@@ -87,7 +85,7 @@ class EmbeddedS3:
                     "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
                 },
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
-                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+                preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
         try:
             self._await_ready()

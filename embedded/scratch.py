@@ -21,13 +21,14 @@ class Scratch:
 
     def __init__(self, base: Path, account: pwd.struct_passwd | None) -> None:
         sweep(base, {os.geteuid(), account.pw_uid if account else os.geteuid()})
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        self.path = self.inside = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        self.account, self.inherited = account, ()
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         if account:
             os.chown(self.path, account.pw_uid, account.pw_gid)
 
-    def remove(self) -> None:
+    def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 

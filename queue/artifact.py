@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from convertq.queue.database.database import Database
+from convertq.queue.database.pipeline import Statement
 from psycopg.rows import DictRow
 
 
@@ -21,8 +24,10 @@ class Artifact:
     content_type: str
 
 
-def insert_artifact(database: Database, job_id: UUID, artifact: Artifact) -> None:
-    database.run("insert_artifact", id=job_id, **asdict(artifact))
+def insert_artifacts(artifacts: Sequence[tuple[UUID, Artifact]]) -> Statement:
+    """The statement that records them, each with its job."""
+    rows = [{"job_id": str(job_id), **vars(artifact)} for job_id, artifact in artifacts]
+    return "insert_artifacts", {"artifacts": json.dumps(rows)}
 
 
 def list_artifacts(database: Database, job_id: UUID) -> list[DictRow]:

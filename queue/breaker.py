@@ -1,4 +1,4 @@
-"""The circuit breaker as a worker uses it: outcomes that open it, the probe, and the one trial that closes it."""
+"""The circuit breaker of each gateway as a worker uses it: outcomes, the probe, and the trial that closes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 class Breaker:
-    """The breaker's state is in the database. This object keeps only the changes that are not logged yet."""
+    """The state of each breaker is in the database. This object keeps only the changes that are not logged yet."""
 
     def __init__(self, config: Config, log: Log) -> None:
         self._config, self._log = config, log
@@ -46,18 +46,18 @@ class Breaker:
                 self.end_trial(database, job, called=True)
                 yield
                 return
-            database.run("lock_breaker")
+            database.run("lock_breaker", gateway=job.route)
             yield
-            self._open_if_failing(database)
+            self._open_if_failing(database, job.route)
 
-    def _open_if_failing(self, database: Database) -> None:
+    def _open_if_failing(self, database: Database, gateway: str) -> None:
         opened = database.one(
-            "trip_breaker", window=self._config.circuit_window, threshold=self._config.circuit_fail_threshold,
-            cooldown_ms=self._config.circuit_cooldown_ms,
+            "trip_breaker", gateway=gateway, window=self._config.circuit_window,
+            threshold=self._config.circuit_fail_threshold, cooldown_ms=self._config.circuit_cooldown_ms,
         )  # fmt: skip
         if opened:
             reason = f"{opened['failures']} of the last {opened['calls']} gateway calls failed"
-            self._remember(database, "breaker_open", reason=reason)
+            self._remember(database, "breaker_open", gateway=gateway, reason=reason)
 
     def end_trial(self, database: Database, job: ClaimedJob, *, called: bool | None) -> None:
         """Called in the transaction that ends a job without a failure of the gateway.
@@ -69,7 +69,19 @@ class Breaker:
         if not called:
             database.run("release_trial", id=job.id)
         elif closed := database.one("close_breaker", id=job.id):
-            self._remember(database, "breaker_closed", open_seconds=round(closed["seconds"], 3))
+            seconds = round(closed["seconds"], 3)
+            self._remember(database, "breaker_closed", gateway=closed["gateway"], open_seconds=seconds)
+
+    @contextmanager
+    def ending_trial(self, database: Database, job: ClaimedJob, *, is_answered: bool) -> Iterator[None]:
+        """Wraps the statement that requeues a job. An answer that is not a failure ends a trial well."""
+        if not (job.is_trial and is_answered):
+            yield
+            return
+        with database.transaction():
+            database.run("lock_lease", **job.fence)
+            self.end_trial(database, job, called=True)
+            yield
 
     def _remember(self, database: Database, event: str, **fields: Any) -> None:
         transaction = database.run("get_transaction_id")[0]["id"]
@@ -99,12 +111,14 @@ class Breaker:
             return "unknown"
         return status
 
-    def probe(self, database: Database, holder: str, is_healthy: Callable[[], bool]) -> bool:
+    def probe(self, database: Database, gateway: str, holder: str, is_healthy: Callable[[], bool]) -> bool:
         """Whether this worker may now claim the trial; `is_healthy` checks the gateway."""
         cooldown_ms = self._config.circuit_cooldown_ms
-        taken = database.one("take_probe", holder=holder, probe_timeout=PROBE_LEASE_SECONDS, cooldown_ms=cooldown_ms)
+        taken = database.one(
+            "take_probe", gateway=gateway, holder=holder, probe_timeout=PROBE_LEASE_SECONDS, cooldown_ms=cooldown_ms
+        )
         if not taken or not taken["is_mine"]:
             return False
         healthy = is_healthy()
-        settled = database.one("settle_probe", holder=holder, healthy=healthy, cooldown_ms=cooldown_ms)
+        settled = database.one("settle_probe", gateway=gateway, holder=holder, healthy=healthy, cooldown_ms=cooldown_ms)
         return settled is not None and settled["state"] == "half_open"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
+from convertq.queue.gateway import DEFAULT_GATEWAY
 from convertq.queue.job import ClaimedJob
 from convertq.queue.scan_budget import START, Position, Scan, ScanBudget
 from psycopg.rows import DictRow
@@ -19,7 +21,7 @@ CHECK_FOR_DUE_RETRIES_EVERY_SECONDS = 0.2
 NOTHING_FINISHED = {"finished": "[]", "retention_days": 0}
 NO_CLAIM = {
     "server": "", "holder": "", "lease_ttl": 0, "wanted": 0, "count_up_to": 0, "check_for_due": False,
-    "due_after": START.created_at, **START.parameters,
+    "due_after": START.created_at, "excluded": "{}", **START.parameters,
 }  # fmt: skip
 
 
@@ -28,8 +30,10 @@ class QueueState:
 
     def __init__(self, row: DictRow) -> None:
         self.breaker: str = row["breaker"]
+        self.gateway_is_paused: bool = row["gateway_paused"]
         self.probe_is_due: bool = row["probe_is_due"]
-        self.server_is_active: bool = row["server_is_active"]
+        self.is_limited: bool = row["is_limited"]  # a worker needs a slot of this gateway
+        self.server_is_active: bool = row["server_active"]
         self.left_over: int = row["left_over"]  # jobs that could be claimed too, as far as they were counted
         self.retry_is_due: bool = row["retry_is_due"]
 
@@ -41,6 +45,7 @@ class Claim:
     jobs: list[ClaimedJob]  # in the order in which they are to be converted
     state: QueueState
     counted_up_to: int = 1  # of `state.left_over`; 0: nothing was counted
+    route: str = DEFAULT_GATEWAY  # the gateway whose jobs were claimed
 
     @property
     def job(self) -> ClaimedJob | None:
@@ -58,14 +63,19 @@ class ClaimRequest(NamedTuple):
 
 
 class ClaimCursor:
-    """The claims of one worker on one connection. It remembers where to start and when to check for due retries."""
+    """The claims of one worker from one gateway on one connection. It remembers where to start and when to check for
+    due retries."""
 
-    def __init__(self, database: Database, config: Config, scans: ScanBudget | None = None) -> None:
-        self.database = database
+    def __init__(
+        self, database: Database, config: Config, scans: ScanBudget | None = None, route: str = DEFAULT_GATEWAY
+    ) -> None:
+        self.database, self.route = database, route
+        self.excluded: list[str] = []  # mappings of this route that only other servers know
         self._lease_seconds = config.worker_lease_ttl_sec
         self._scans = scans or ScanBudget()
         self._check_for_due_at = 0.0
-        self._promoted = 0  # retries that the last claim made claimable
+        self._promoted = 0  # retries that the last statement made claimable
+        self.promoted_in_all = 0
 
     def claim_job(self, server: str, holder: str, *, known: bool = False) -> Claim:
         """`known` means that a job is believed to be there, because of a wake-up for example.
@@ -106,15 +116,33 @@ class ClaimCursor:
         self._promoted = self.promote_due_jobs(request.parameters["due_after"]) if state.retry_is_due else 0
         if rows[0]["id"] is None:
             self._check_for_due_at = 0.0
-            return Claim([], state, counted_up_to)
-        return Claim([self._claimed_job(row, request) for row in rows], state, counted_up_to)
+            return Claim([], state, counted_up_to, self.route)
+        return Claim([self._claimed_job(row, request) for row in rows], state, counted_up_to, self.route)
 
     def promote_due_jobs(self, due_after: str = START.created_at) -> int:
         promoted = len(self.database.run("promote_due_jobs", due_after=due_after))
         self._check_for_due_at = 0.0  # one call promotes one batch, and there may be more
+        self.promoted_in_all += promoted
         if promoted:
             self._scans.record_known_job()  # their created_at may be before the start of the next claim
         return promoted
+
+    @property
+    def peek_start(self) -> Position:
+        """Where a peek starts. Expensive scans are left to claims."""
+        return self._scans.position if self._scans.is_limited else START
+
+    @property
+    def may_find_more(self) -> bool:
+        """Whether a claim may find a job that a peek has not found, because it started after it."""
+        return self._scans.is_limited
+
+    def record_peek(self, start: Position, row: DictRow) -> None:
+        scan = Scan(start, row["entries"], row["seconds"], time.monotonic())
+        if row["first_id"] is not None:
+            self._scans.record_job_seen(scan)
+        elif not scan.is_cheap:
+            self._scans.record_nothing_found(scan, row["recent"])
 
     def _choose_start(self) -> Position:
         return START if self._scans.allows_scan(time.monotonic()) else self._scans.position
@@ -128,6 +156,7 @@ class ClaimCursor:
             "server": server, "holder": holder, "lease_ttl": self._lease_seconds, "wanted": wanted,
             "count_up_to": count_up_to if check_for_due or not counts_rarely else 0, "check_for_due": check_for_due,
             "due_after": START.created_at if start == START else self._scans.due_after, **start.parameters,
+            "route": self.route, "excluded": array_literal(self.excluded),
         }  # fmt: skip
         return ClaimRequest(holder, now, start, parameters)
 
@@ -151,7 +180,8 @@ class ClaimCursor:
         return ClaimedJob(
             id=row["id"], holder=request.holder, attempt=row["attempt"], mapping=row["mapping"], pretty=row["pretty"],
             bytes=row["bytes"], is_trial=row["breaker"] == "half_open", queued_ms=int(row["waited"] * 1000),
-            run=row["run"], begun_at=time.monotonic(), lease_ends=request.requested_at + self._lease_seconds,
+            route=self.route, run=row["run"], begun_at=time.monotonic(),
+            lease_ends=request.requested_at + self._lease_seconds,
         )  # fmt: skip
 
 
@@ -168,14 +198,7 @@ class NextClaim(NamedTuple):
         return self.cursor.request(self.server, self.holder, self.wanted, self.count_up_to)
 
 
-def seconds_claimable(database: Database, scans: ScanBudget) -> float | None:
-    """For how long a job has been claimable; None when there is none. Expensive scans are left to the workers."""
-    start = scans.position if scans.is_limited else START
-    row = database.run("find_claimable_job", **start.parameters)[0]
-    scan = Scan(start, row["entries"], row["seconds"], time.monotonic())
-    if row["waited"] is not None:
-        scans.record_job_seen(scan)
-    elif not scan.is_cheap:
-        scans.record_nothing_found(scan, row["recent"])
-    waited: float | None = row["waited"]
-    return waited
+def array_literal(names: Sequence[str]) -> str:
+    """As PostgreSQL writes an array of text: a pipeline sends its parameters as text."""
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return "{" + ",".join(f'"{name}"' for name in quoted) + "}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from convertq.queue.claim import Claim
+from convertq.queue.database.pipeline import Statement
 from convertq.queue.job import ClaimedJob
 from convertq.queue.outcome import Completed
 
@@ -35,6 +36,7 @@ class FinishedJob(NamedTuple):
             "worker": self.job.holder, "attempt": self.job.attempt, "duration_ms": self.job.duration_ms,
             "gateway_ok": self.outcome.gateway_ok, "gateway_status": self.outcome.gateway_status,
             "gateway_ms": self.outcome.gateway_ms,
+            "gateway": None if self.outcome.gateway_ok is None else self.job.gateway_in_events,
         }  # fmt: skip
         return {name: value for name, value in known.items() if value is not None}
 
@@ -48,4 +50,5 @@ class Completion:
     """A job that is not among `leased` has another holder: its result must not be published then."""
 
     leased: set[UUID]
+    at_commit: list[Statement]  # what the caller adds is sent with the COMMIT
     claim: Claim | None = None  # the next jobs, if any were to be claimed; known after the commit

@@ -33,12 +33,14 @@ MEANINGS = {
     Code.IO_ERROR: "The source could not be read, or the result could not be written. "
     "Retried once; not at all when the disk is full.",
     Code.NOT_READY: "Request: the job has no result yet, or waits for another job.",
-    Code.EXPIRED: "Request: retention has removed the result.",
+    Code.EXPIRED: "Request: retention has removed the result. Job: its deadline passed before it could begin.",
     Code.FORBIDDEN: "Request: the job belongs to another visitor.",
     Code.UNKNOWN: "Anything else, such as a worker that died in every attempt.",
 }
 #: what counts against the gateway in the breaker's window
 GATEWAY_FAILURES = frozenset({Code.GW_5XX, Code.GW_TIMEOUT})
+#: How a gateway says that it has too much to do.
+OVERLOAD_STATUSES = frozenset({429, 503})
 #: Why a submitted file is refused: nothing of it is stored, and no retry can change that.
 FILE_REFUSALS = frozenset({Code.NOT_PDF, Code.TOO_LARGE})
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -56,6 +58,7 @@ class Failure(Exception):
     called: bool = False  # True: the gateway was called, and the breaker counts the call
     gateway_ms: int | None = None
     detail: str | None = None  # for the log alone
+    is_busy: bool = False  # the gateway has no room for this call now: the job is requeued, and nothing failed
 
     def __post_init__(self) -> None:
         self.message = one_line(self.message)
@@ -65,6 +68,12 @@ class Failure(Exception):
     def gateway_ok(self) -> bool | None:
         """None: no call was made."""
         return self.code not in GATEWAY_FAILURES if self.called else None
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether it says that the gateway has more calls than it can bear: an adaptive limit becomes smaller."""
+        refused = self.code is Code.GW_TIMEOUT or self.gateway_status in OVERLOAD_STATUSES
+        return self.is_busy or (self.called and refused)
 
 
 class StorageError(OSError):

@@ -12,6 +12,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random
 #: last for two hours at 1,000 jobs a second, and what comes after them goes to the default partition.
 AHEAD = 3
 LONGEST_PAUSE_SECONDS = 0.5
+MADE_OR_BEGUN = ("made", "begun")
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,14 @@ class EventPartition:
 def make_event_partitions(database: Database, seconds: float = 0.0) -> int:
     """Creates the partitions that are missing and returns how many were created.
 
+    When none is missing and the current one has been in use for 15 days, events go to the next one from then on.
     Locks that other sessions hold are tried again until the time is up. A user without the right creates none:
     events never need it, because they go to the default partition, and `doctor` reports that partitions are missing.
     """
     made = 0
     try:
-        while _when_unlocked(database, seconds, "make_event_partition", ahead=AHEAD) == "made":
-            made += 1
+        while (outcome := _when_unlocked(database, seconds, "make_event_partition", ahead=AHEAD)) in MADE_OR_BEGUN:
+            made += outcome == "made"
     except psycopg.errors.InsufficientPrivilege:
         return made
     return made

@@ -1,8 +1,9 @@
 """Retention of events: whole partitions are dropped, and single events are deleted where a partition takes too long.
 
 A partition goes when all of its events are old, belong to finished jobs and are aggregated into the counters. Until
-then the old events of a full partition stay if it was filled within a week, so that each lives for at most a week
-longer. In any other partition, and in the default one, old events are deleted in pages.
+then its old events stay if they have to wait for at most 16 days: a new partition is begun every 15 days, or earlier.
+With a retention of less than 60 days they wait for a week at most. In any other partition, and in the default one, old
+events are deleted in pages.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ EVENTS_PER_PAGE = 5000
 #: The scan ends after this many pages without an old event: the order of ids and of times may differ by that much.
 MAX_YOUNG_PAGES = 20
 AGGREGATION_SECONDS = 60.0
-#: Below the pace that fills a partition in this time, deleting single events costs little.
-FILLED_WITHIN_DAYS = 7
+#: How long an old event may wait for the rest of its partition. A supervisor begins a new one every 15 days, with its
+#: heartbeat; a day more is for a time without one. A wait should be short against the retention.
+LONGEST_WAIT_DAYS = 16
+LONGEST_WAIT_OF_SHORT_RETENTION_DAYS = 7
+SHORT_RETENTION_DAYS = 60
 #: Ids that one statement counts: it must end within the session's statement timeout, also when it reads from a disk.
 IDS_PER_COUNT = 500_000
 LOCKED_FOR_SECONDS = 20.0
@@ -62,7 +66,9 @@ class EventRetention:
             yield from self._remove_range(after, NEWEST_ID)
 
     def _partitions(self) -> list[EventPartition]:
-        return list_event_partitions(self._database, self._days, FILLED_WITHIN_DAYS)
+        is_short = self._days < SHORT_RETENTION_DAYS
+        longest_wait = LONGEST_WAIT_OF_SHORT_RETENTION_DAYS if is_short else LONGEST_WAIT_DAYS
+        return list_event_partitions(self._database, self._days, longest_wait)
 
     def _remove_from(self, partition: EventPartition) -> Iterator[RemovedEvents]:
         if partition.is_full and partition.ends_old:

@@ -14,7 +14,7 @@ from typing import assert_never
 from convertq.queue.database.timestamps import is_never
 from convertq.queue.errors import FILE_REFUSALS
 from convertq.queue.facts import Facts
-from convertq.queue.queue_state import is_paused
+from convertq.queue.queue_state import is_held
 from convertq.queue.retry_policy import attempts_allowed
 from convertq.queue.servers import ENDED
 from convertq.queue.status import JobStatus
@@ -26,8 +26,11 @@ class State(StrEnum):
     STORED = "stored"  # another program stored it, and sets its status to queued
     BLOCKED = "blocked"  # it waits for other jobs
     RELEASED = "released"  # every job that it waited for is complete
-    PAUSED = "paused"  # it is queued, and the breaker lets no job through
+    PAUSED = "paused"  # it is queued, and its gateway or its owner is paused by hand
+    HELD = "held"  # it is queued, and the breaker lets no job through
+    LIMITED = "limited"  # it is queued, and its owner has as many running jobs as allowed
     PARKED = "parked"  # its retry_after is infinity
+    SCHEDULED = "scheduled"  # it must not begin yet
     RETRYING = "retrying"  # it waits for its next attempt
     QUEUED = "queued"
     PROCESSING = "processing"
@@ -38,6 +41,7 @@ class State(StrEnum):
     REFUSED = "refused"  # its file was never accepted
     FAILED = "failed"
     GIVEN_UP = "given_up"  # it failed in its last attempt
+    CANCELLED = "cancelled"
 
 
 class Loss(StrEnum):
@@ -58,6 +62,7 @@ class Explanation:
     until: datetime | None = None  # when the state ends by itself, where that is known
     loss: Loss | None = None
     can_retry: bool = False
+    can_cancel: bool = False
     can_download: bool = False
 
 
@@ -72,9 +77,17 @@ def explain(facts: Facts) -> Explanation:
         reason=reason,
         until=_ends_at(facts, state),
         loss=_loss_of(facts) if state is State.LOST else None,
-        can_retry=state in (State.FAILED, State.GIVEN_UP) and facts.has_source and not facts.must_wait,
+        can_retry=_can_retry(facts, state),
+        can_cancel=JobStatus(job["status"]).is_active,
         can_download=state is State.COMPLETE,
     )
+
+
+def _can_retry(facts: Facts, state: State) -> bool:
+    """A cancelled job may be started over while it waits for another one: it is queued when that one is complete."""
+    if state is State.CANCELLED:
+        return facts.has_source
+    return state in (State.FAILED, State.GIVEN_UP) and facts.has_source and not facts.must_wait
 
 
 def _state_of(facts: Facts) -> State:
@@ -90,6 +103,8 @@ def _state_of(facts: Facts) -> State:
             return _complete(facts)
         case JobStatus.FAILED:
             return _failed(facts)
+        case JobStatus.CANCELLED:
+            return State.CANCELLED
         case _:
             assert_never(status)
 
@@ -101,13 +116,19 @@ def _uploaded(facts: Facts) -> State:
 
 
 def _queued(facts: Facts) -> State:
-    """An open breaker comes first: it keeps every queued job waiting, whatever else is true of it."""
+    """A pause comes first, because only a hand ends it, and then the breaker, which keeps every queued job waiting."""
     due = facts.job["retry_after"]
-    if is_paused(facts.queue):
+    if facts.is_paused:
         return State.PAUSED
+    if is_held(facts.queue):
+        return State.HELD
+    if facts.is_limited and (due is None or due <= facts.now or is_never(due)):
+        return State.LIMITED
     if due is not None and is_never(due):
         return State.PARKED
-    return State.RETRYING if due is not None and due > facts.now else State.QUEUED
+    if due is None or due <= facts.now:
+        return State.QUEUED
+    return State.SCHEDULED if due == facts.job.get("not_before") else State.RETRYING
 
 
 def _complete(facts: Facts) -> State:
@@ -147,10 +168,10 @@ def _last_error(facts: Facts) -> tuple[str | None, str | None]:
 def _ends_at(facts: Facts, state: State) -> datetime | None:
     job = facts.job
     match state:
-        case State.RETRYING:
+        case State.RETRYING | State.SCHEDULED:
             due: datetime = job["retry_after"]
             return due
-        case State.PAUSED:
+        case State.HELD:
             return facts.queue.get("probe_after")
         case State.PROCESSING:
             began: datetime | None = job.get("last_attempt_at")

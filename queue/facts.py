@@ -13,14 +13,13 @@ from convertq.queue.artifact import list_artifacts
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
 from convertq.queue.errors import StorageError
+from convertq.queue.estimates import Estimate, estimate_jobs
 from convertq.queue.jobs import get_job, get_statuses, list_events
 from convertq.queue.status import JobStatus
 from convertq.queue.store.protocol import Store
 from psycopg.rows import DictRow
 
 Row = Mapping[str, Any]
-#: Jobs before this one that are counted: beyond it, the exact number is of no use to a reader.
-MOST_COUNTED_JOBS = 1000
 
 
 class LastError(NamedTuple):
@@ -49,6 +48,10 @@ class Facts:
     heartbeat_timeout_seconds: float = 40
     gateway_timeout: timedelta = timedelta(minutes=3)
     paused_here: str = ""  # why this host claims nothing
+    is_paused: bool = False  # its gateway or its owner is paused by hand
+    is_limited: bool = False  # its owner has as many running jobs as OWNER_MAX_RUNNING allows
+    position: int | None = None  # of a queued job, counted from 1
+    estimate: Estimate | None = None
 
     @property
     def now(self) -> datetime:
@@ -67,10 +70,12 @@ def gather_facts(database: Database, config: Config, store: Store, job_id: UUID)
     if job is None:
         return None
     needed = list(get_statuses(database, job["waits_for"]).values())
+    prospects = _get_prospects(database, config, job_id)
     events = list_events(database, job_id)
+    outlook = estimate_jobs(database, config, [job_id])
     return Facts(
         job=job,
-        queue=_get_prospects(database, config, job_id),
+        queue=prospects,
         max_attempts=config.retry_max_attempts,
         last_error=LastError(_last_in_meta(events, "error_code"), _last_in_meta(events, "error_message")),
         needed=needed,
@@ -82,8 +87,12 @@ def gather_facts(database: Database, config: Config, store: Store, job_id: UUID)
         events=events,
         artifacts=list_artifacts(database, job_id),
         heartbeat_timeout_seconds=config.worker_heartbeat_timeout_sec,
-        gateway_timeout=timedelta(milliseconds=config.gateway_timeout_ms),
+        gateway_timeout=timedelta(milliseconds=_timeout_ms(config, job["route"])),
         paused_here=store.reason_to_pause(),
+        is_paused=prospects["paused_at"] is not None,
+        is_limited=prospects["is_limited"],
+        position=outlook.positions.get(job_id),
+        estimate=outlook.estimates.get(job_id),
     )
 
 
@@ -99,13 +108,22 @@ def facts_for_owner(job: Row, queue: Row, config: Config, store: Store) -> Facts
         max_attempts=config.retry_max_attempts,
         last_error=LastError(last["code"], last["message"]) if last else None,
         must_wait=job["waits"],
+        is_paused=job["is_paused"],
+        is_limited=job["is_limited"],
         has_source=bool(
-            status == JobStatus.FAILED and job["has_source"] and (store.is_remote or store.has_source(job["id"]))
+            status in (JobStatus.FAILED, JobStatus.CANCELLED)
+            and job["has_source"]
+            and (store.is_remote or store.has_source(job["id"]))
         ),
         result_is_recorded=location is not None,
         has_result=status == JobStatus.COMPLETE
         and (location is not None if store.is_remote else store.has_result(job["id"], location)),
     )
+
+
+def _timeout_ms(config: Config, gateway: str) -> int:
+    named = (each.timeout_ms for each in config.gateways if each.name == gateway)
+    return next(named, None) or config.gateway_timeout_ms
 
 
 def _has_source(store: Store, job: Row) -> bool:
@@ -129,7 +147,6 @@ def _get_prospects(database: Database, config: Config, job_id: UUID) -> DictRow:
         id=job_id,
         heartbeat_timeout=config.worker_heartbeat_timeout_sec,
         hostname=socket.gethostname(),
-        at_most=MOST_COUNTED_JOBS,
     )[0]
 
 

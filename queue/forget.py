@@ -11,7 +11,9 @@ from enum import StrEnum
 from graphlib import TopologicalSorter
 from uuid import UUID
 
+from convertq.queue.bulk import in_batches
 from convertq.queue.database.database import Database
+from convertq.queue.queue_events import Operator, record_operator
 from convertq.queue.removal import BATCH_JOBS, JobRemoval, find_needed_jobs
 from convertq.queue.store.protocol import Store
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random
@@ -39,8 +41,10 @@ class Forgotten:
 
 
 class Forgetting:
-    def __init__(self, database: Database, store: Store, *, dry_run: bool = False) -> None:
-        self._database, self._dry_run = database, dry_run
+    def __init__(
+        self, database: Database, store: Store, operator: Operator | None = None, *, dry_run: bool = False
+    ) -> None:
+        self._database, self._operator, self._dry_run = database, operator, dry_run
         self._removal = JobRemoval(database, store, dry_run=dry_run)
 
     def run(self, ids: Iterable[UUID]) -> Iterator[Forgotten]:
@@ -81,6 +85,7 @@ class Forgetting:
             kept = find_needed_jobs(pairs, {dependant for _, dependant in pairs} - left)
             later = find_needed_jobs(pairs, left - locked)
             removed = self._removal.remove([row for row in rows if row["id"] not in kept | later])
+            self._record(sum(not outcome.error for outcome in removed.values()))
         ended = [waited_for(job_id, dependant) for job_id, dependant in kept.items() if job_id not in later]
         for job_id, outcome in removed.items():
             verdict = Verdict.FAILED if outcome.error else Verdict.FORGOTTEN
@@ -90,6 +95,11 @@ class Forgetting:
         done += ended
         left -= {each.job_id for each in ended}
         return left
+
+    def _record(self, jobs: int) -> None:
+        """Names neither the jobs nor their owner, because nothing of them is to be kept."""
+        if jobs and self._operator and not self._dry_run:
+            record_operator(self._database, self._operator, "forget", jobs=jobs)
 
 
 def waited_for(job_id: UUID, dependant: UUID) -> Forgotten:
@@ -103,7 +113,3 @@ def dependants_first(wanted: Sequence[UUID], pairs: Sequence[tuple[UUID, UUID]],
         order.add(job_id, dependant)
     removable = set(wanted) - kept.keys()
     return [job_id for job_id in order.static_order() if job_id in removable]
-
-
-def in_batches(ids: Sequence[UUID], size: int) -> Iterator[list[UUID]]:
-    return (list(ids[start : start + size]) for start in range(0, len(ids), size))

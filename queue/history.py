@@ -48,5 +48,5 @@ def _depths(database: Database, ended: list[dict[str, Any]], minutes: int) -> di
     depths = {}
     for row in reversed(ended):
         depths[row["at"]] = max(depth, 0)
-        depth += row["completed"] + row["failed"] - arrivals.get(row["at"], 0)
+        depth += row["completed"] + row["failed"] + row["cancelled"] - arrivals.get(row["at"], 0)
     return depths

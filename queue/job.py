@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from convertq.queue.gateway import DEFAULT_GATEWAY
+
 
 @dataclass
 class ClaimedJob:
@@ -18,6 +20,7 @@ class ClaimedJob:
     bytes: int
     is_trial: bool  # the one job that a half-open breaker has let through
     queued_ms: int  # how long it was claimable
+    route: str = DEFAULT_GATEWAY  # the gateway whose claim found it
     run: int = 1  # counts how often the job was started over: a result is valid for its own run only
     begun_at: float = field(default_factory=time.monotonic)  # when it was claimed, or its attempt began
     lease_ends: float = 0.0  # by the monotonic clock: never later than the lease in the row
@@ -31,6 +34,11 @@ class ClaimedJob:
     def fence(self) -> dict[str, Any]:
         """The conditions of every write after the claim: it changes nothing once the lease is lost."""
         return {"id": self.name, "holder": self.holder, "attempt": self.attempt}
+
+    @property
+    def gateway_in_events(self) -> str | None:
+        """None: `default`, whose name events leave out."""
+        return None if self.route == DEFAULT_GATEWAY else self.route
 
     def begin(self) -> None:
         """Called when the attempt begins: a job that was claimed ahead has waited until then."""

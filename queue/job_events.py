@@ -24,7 +24,10 @@ class ClaimedJobEvent:
 
     def fields(self) -> dict[str, Any]:
         """What a log line shows besides the name, in this order."""
-        return {"job_id": self.job.name, "status": self.status, "attempt": self.job.attempt}
+        known = {"job_id": self.job.name, "status": self.status, "attempt": self.job.attempt}
+        if gateway := self.job.gateway_in_events:
+            known["gateway"] = gateway
+        return known
 
     def fields_with_duration(self, **more: Any) -> dict[str, Any]:
         """Like `fields`, with the time since the claim, and without what is not known."""
@@ -126,6 +129,16 @@ class JobRequeued(ClaimedJobEvent):
 
 
 @dataclass(slots=True)
+class JobCancelled(ClaimedJobEvent):
+    """Somebody cancelled the job while this worker had it."""
+
+    name, status = "cancelled", JobStatus.CANCELLED
+
+    def fields(self) -> dict[str, Any]:
+        return self.fields_with_duration()
+
+
+@dataclass(slots=True)
 class LostJobEvent:
     """A job that its worker has lost: it is queued again, or failed if that was its last attempt."""
 
@@ -153,7 +166,20 @@ def lost_job_requeued(row: DictRow, **worker: str) -> LostJobEvent:
     return LostJobEvent(name, row, {"reason": row["reason"], **worker})
 
 
-JobEvent = ClaimedJobEvent | LostJobEvent
+@dataclass(slots=True)
+class JobExpired:
+    """Its deadline passed before an attempt could begin."""
+
+    row: DictRow  # of expire_jobs
+    name: str = "failed"
+
+    def fields(self) -> dict[str, Any]:
+        row = self.row
+        known = {"job_id": row["id"], "status": JobStatus.FAILED, "attempt": row["attempt"]}
+        return {**known, "error_code": row["error_code"], "error_message": row["error_message"], "dead_letter": False}
+
+
+JobEvent = ClaimedJobEvent | LostJobEvent | JobExpired
 #: It is called while the worker waits, on its first or its monitor thread and never on both at once: it must be quick,
 #: and must not raise.
 JobListener = Callable[[JobEvent], None]

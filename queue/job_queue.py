@@ -14,6 +14,7 @@ from convertq.queue.claim import NO_CLAIM, ClaimRequest, NextClaim
 from convertq.queue.completion import Completion, FinishedJob, completion_parameters
 from convertq.queue.config import Config
 from convertq.queue.database.database import Database
+from convertq.queue.database.pipeline import Statement
 from convertq.queue.database.unreadable_row import UnreadableRow
 from convertq.queue.errors import Failure
 from convertq.queue.job import ClaimedJob
@@ -54,6 +55,17 @@ class JobQueue:
             job.lease_ends = requested_at + self._config.worker_lease_ttl_sec
         return row is not None
 
+    def find_lost_jobs(self, holder: str, jobs: Sequence[ClaimedJob]) -> dict[UUID, str | None]:
+        """Those of these jobs that this worker no longer leases, each with its status; None: it was removed."""
+        ids, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
+        rows = self.database.run("check_leases", holder=holder, ids=ids, attempts=attempts)
+        return {row["id"]: row["status"] for row in rows}
+
+    def find_status(self, job: ClaimedJob) -> str | None:
+        """The status in the table; None: the job was removed."""
+        row = self.database.one("get_statuses", ids=[job.id])
+        return row["status"] if row else None
+
     def lock_lease(self, job: ClaimedJob) -> bool:
         return self.database.one("lock_lease", **job.fence) is not None
 
@@ -71,37 +83,44 @@ class JobQueue:
         """
         is_trial = any(one.job.is_trial for one in finished)
         request = None if next_claim is None or is_trial else next_claim.request()
-        with self._completed(finished, request) as rows:
-            completion = Completion(leased=set(rows[0]["completed"]))
+        at_commit: list[Statement] = []
+        with self._completed(finished, request, at_commit) as rows:
+            completion = Completion(set(rows[0]["completed"]), at_commit)
             for one in finished:
-                if one.job.id in completion.leased:
+                if one.job.is_trial and one.job.id in completion.leased:
                     breaker.end_trial(self.database, one.job, called=one.outcome.gateway_ok)
             yield completion
         if next_claim and request and len(completion.leased) == len(finished):
             completion.claim = next_claim.cursor.accept(request, rows)
 
     @contextmanager
-    def _completed(self, finished: Sequence[FinishedJob], request: ClaimRequest | None) -> Iterator[list[DictRow]]:
+    def _completed(
+        self, finished: Sequence[FinishedJob], request: ClaimRequest | None, at_commit: list[Statement]
+    ) -> Iterator[list[DictRow]]:
         """A next job whose row cannot be read is left to a claim of its own, after which the worker marks it failed."""
         completion = completion_parameters(finished, self._config.retention_results_days)
+        claim = request.parameters if request else NO_CLAIM
         with ExitStack() as transaction:
             try:
-                rows = self._begin(transaction, {**(request.parameters if request else NO_CLAIM), **completion})
+                rows = self._begin(transaction, {**claim, **completion}, at_commit)
             except UnreadableRow:
-                rows = self._begin(transaction, {**NO_CLAIM, **completion})
+                rows = self._begin(transaction, {**NO_CLAIM, **completion}, at_commit)
             yield rows
 
-    def _begin(self, transaction: ExitStack, parameters: dict[str, Any]) -> list[DictRow]:
-        """Completes as the first statement of a transaction. A pooler cannot run a pipeline."""
-        if self.database.connection.is_pooled:
-            transaction.enter_context(self.database.transaction())
-            return self.database.run("complete_and_claim", **parameters)
-        [rows] = transaction.enter_context(self.database.pipelined_transaction(("complete_and_claim", parameters)))
+    def _begin(
+        self, transaction: ExitStack, parameters: dict[str, Any], at_commit: list[Statement]
+    ) -> list[DictRow]:  # fmt: skip
+        """Completes as the first statement of a transaction."""
+        complete = ("complete_and_claim", parameters)
+        [rows] = transaction.enter_context(self.database.pipelined_transaction(complete, at_commit=at_commit))
         return rows
 
+    def find_outcome(self, job: ClaimedJob, event_type: str) -> DictRow | None:
+        """What this attempt's event of this type says, if it was committed although its answer never came."""
+        return self.database.one("find_outcome", **job.fence, event_type=event_type)
+
     def was_completed(self, job: ClaimedJob) -> bool:
-        """Whether this attempt's completion was committed although its answer never came."""
-        return self.database.one("find_completion", **job.fence) is not None
+        return self.find_outcome(job, "complete") is not None
 
     def schedule_retry(self, job: ClaimedJob, outcome: RetryLater) -> datetime | None:
         """Returns when the retry is due; None when the lease is lost."""
@@ -109,7 +128,7 @@ class JobQueue:
             "schedule_retry",
             **job.fence,
             delay_ms=outcome.delay_ms,
-            **_error(outcome.failure),
+            **_error(outcome.failure, job),
             duration_ms=job.duration_ms,
         )
         return row["retry_after"] if row else None
@@ -119,13 +138,13 @@ class JobQueue:
             "fail_job",
             **job.fence,
             dead_letter=outcome.dead_letter,
-            **_error(outcome.failure),
+            **_error(outcome.failure, job),
             duration_ms=job.duration_ms,
         )
         return row is not None
 
-    def requeue_job(self, job: ClaimedJob, reason: str) -> bool:
-        return self.database.one("requeue_job", **job.fence, reason=reason) is not None
+    def requeue_job(self, job: ClaimedJob, reason: str, delay_ms: int = 0) -> bool:
+        return self.database.one("requeue_job", **job.fence, reason=reason, delay_ms=delay_ms) is not None
 
     # -- what a lost worker leased --
 
@@ -163,11 +182,12 @@ class JobQueue:
         return self.database.run("reclaim_jobs", max_attempts=self._config.retry_max_attempts)
 
 
-def _error(failure: Failure) -> dict[str, object]:
+def _error(failure: Failure, job: ClaimedJob) -> dict[str, object]:
     return {
         "error_code": failure.code,
         "error_message": failure.message,
         "gateway_ok": failure.gateway_ok,
         "gateway_status": failure.gateway_status,
         "gateway_ms": failure.gateway_ms,
+        "gateway": job.gateway_in_events if failure.called else None,
     }

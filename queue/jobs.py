@@ -65,6 +65,10 @@ def find_failed_jobs(database: Database, code: Code | None, owner: str | None, *
     return [row["id"] for row in rows]
 
 
+def find_cancelled_jobs(database: Database, owner: str | None) -> list[UUID]:
+    return [row["id"] for row in database.run("find_cancelled_jobs", owner=owner)]
+
+
 def list_demo_jobs(database: Database, ids: Sequence[UUID]) -> list[DictRow]:
     """In the order of the ids, with the last error of a job that was retried."""
     return database.run("list_demo_jobs", ids=list(ids))

@@ -39,9 +39,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """The worker has to stop: the job goes back to the queue, and the attempt does not count."""
+    """The worker has to stop, or cannot convert now: the job goes back to the queue, and the attempt does not count."""
 
     reason: str
+    delay_ms: int = 0  # before the job may be claimed again
+    is_answered: bool = False  # the gateway was called and has answered: a trial of its breaker has succeeded
 
 
 @dataclass(frozen=True)
@@ -51,4 +53,9 @@ class Lost:
     reason: str
 
 
-Outcome = Completed | RetryLater | Failed | Interrupted | Lost
+@dataclass(frozen=True)
+class Cancelled:
+    """The job was cancelled: its row says so already, and nothing of the attempt may stay."""
+
+
+Outcome = Completed | RetryLater | Failed | Interrupted | Lost | Cancelled

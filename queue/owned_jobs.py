@@ -45,7 +45,7 @@ def list_owned_jobs(
     """Newest first. Each row also has the queue's state; without a job there is one row, in which `id` is None."""
     return database.run(
         "list_session_jobs", owner=owner, statuses=list(statuses), before_created_at=before[0], before_id=before[1],
-        limit=limit, heartbeat_timeout=config.worker_heartbeat_timeout_sec,
+        limit=limit, gateways=config.gateway_names, heartbeat_timeout=config.worker_heartbeat_timeout_sec,
     )  # fmt: skip
 
 

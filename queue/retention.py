@@ -21,6 +21,7 @@ from convertq.queue.database.database import Database
 from convertq.queue.database.timestamps import BEFORE_ALL
 from convertq.queue.event_retention import EventRetention
 from convertq.queue.jobs import get_statuses
+from convertq.queue.queue_events import Operator, record_operator, remove_queue_events
 from convertq.queue.removal import BATCH_JOBS, JobRemoval
 from convertq.queue.status import TERMINAL
 from convertq.queue.store.protocol import Store, StoredFile
@@ -60,13 +61,24 @@ class ExpiredFile(NamedTuple):
 
 
 class Retention:
-    def __init__(self, database: Database, store: Store, config: Config, *, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        config: Config,
+        operator: Operator | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> None:
         self._database, self._store, self._config, self._dry_run = database, store, config, dry_run
+        self._operator = operator
         self._removal = JobRemoval(database, store, dry_run=dry_run)
 
     def run(self) -> Iterator[Item]:
         """Raises FileNotFoundError when the store is not there."""
         self._store.require()
+        if self._operator and not self._dry_run:
+            record_operator(self._database, self._operator, "cleanup")
         gone = set[UUID | None]()  # A dry run does not remove these jobs, and must not list their files and events too.
         for item in self.expire_jobs():
             if self._dry_run and not item.error:
@@ -151,6 +163,8 @@ class Retention:
         days = self._config.retention_events_days
         for each in EventRetention(self._database, days, dry_run=self._dry_run).run():
             yield Item(Kind.EVENT, each.name, each.job_id, each.at, error=each.error, count=each.count)
+        for event in remove_queue_events(self._database, days, dry_run=self._dry_run) if days else ():
+            yield Item(Kind.EVENT, f"queue event {event['id']}", None, event["at"])
 
     # -- files that no row names, found by listing the store --
 

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from convertq.queue.backoff import pause_after
 from convertq.queue.config import Config
 from convertq.queue.errors import Code, Failure
-from convertq.queue.outcome import Failed, RetryLater
+from convertq.queue.outcome import Failed, Interrupted, RetryLater
 from tenacity import wait_exponential
 
 RETRY_AFTER_MAX_SECONDS = 600  # a gateway cannot delay a job for longer
@@ -29,6 +29,17 @@ def after_failure(
     backoff_ms = pause_after(attempt, doubled) + dice(0, config.retry_jitter_max_ms)
     requested_ms = (failure.retry_after or 0) * 1000
     return RetryLater(failure, int(max(min(backoff_ms, DELAY_MAX_MS), requested_ms)))
+
+
+def after_busy_answer(
+    failure: Failure, config: Config, dice: Callable[[float, float], float] = random.uniform
+) -> Interrupted:
+    """A busy gateway does not use up an attempt: the job waits as long as the gateway requests, or the base delay."""
+    if failure.retry_after is not None:
+        delay_ms = failure.retry_after * 1000
+    else:
+        delay_ms = config.retry_base_delay_ms + dice(0, config.retry_jitter_max_ms)
+    return Interrupted("busy", int(delay_ms), is_answered=True)
 
 
 def attempts_allowed(code: str | None, max_attempts: int) -> int:

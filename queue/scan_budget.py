@@ -20,6 +20,9 @@ SHARE_WHEN_KNOWN = 10
 FEW_ENTRIES = 1000
 #: While a claim reads no more (in about two milliseconds), its position is kept, and a known job may be searched for.
 MANY_ENTRIES = 10_000
+#: Where owners take turns, the position is at least so many entries before the last claim: a new job's turn may be just
+#: before that of the jobs that were being claimed when it was queued.
+TRAIL_ENTRIES = 400
 #: Jobs before the position (older, more urgent) are found after this time at the latest.
 SCAN_AT_LEAST_EVERY_SECONDS = 60.0
 #: After this time a scan that was allowed has ended, or its worker has died.
@@ -29,8 +32,8 @@ RECLAIM_AT_LEAST_EVERY_SECONDS = 10.0
 
 #: The gateway whose jobs are claimed. There is one.
 ROUTE = "default"
-#: The turn of every job, until owners take turns.
-TURN = 0
+#: The turn of every job where owners do not take turns, and the last one where they do (0014_fair_share.sql).
+TURN, LAST_TURN = 0, -2
 
 
 class Position(NamedTuple):
@@ -48,6 +51,11 @@ class Position(NamedTuple):
             "route": ROUTE, "after_priority": self.priority, "after_turn": self.turn,
             "after_created_at": self.created_at, "after_id": str(self.id),
         }  # fmt: skip
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether owners took turns when a job of this key was queued."""
+        return START.turn < self.turn <= LAST_TURN
 
 
 START = Position(-(2**63), -(2**63), "-infinity", UUID(int=0))
@@ -70,8 +78,10 @@ class Scan(NamedTuple):
 
 
 #: The fields of _State, packed.
-_STATE = struct.Struct("=ddqdqqqq48s16s48s")
+_STATE = struct.Struct("=ddqdqqqq48s16s48sqq")
 _TIMES = struct.Struct("=ddq")  # its first three fields, which every claim reads
+_CLAIMED = struct.Struct("=qqq48s16s")  # last_priority and the position, which every claim from a position writes
+_CLAIMED_OFFSET = struct.calcsize("=ddqdq")
 
 
 class _State(NamedTuple):
@@ -86,6 +96,16 @@ class _State(NamedTuple):
     created_at: bytes = START.created_at.encode()
     id: bytes = START.id.bytes
     due_after: bytes = b"-infinity"
+    next_priority: int = 0  # where owners take turns: the next position
+    next_turn: int = START.turn
+
+    @property
+    def position(self) -> Position:
+        return Position(self.priority, self.turn, _text(self.created_at), UUID(bytes=self.id))
+
+    @property
+    def next_position(self) -> Position:
+        return _at_turn(self.next_priority, self.next_turn)
 
 
 class ScanBudget:
@@ -130,13 +150,19 @@ class ScanBudget:
 
     @property
     def position(self) -> Position:
-        state = self._read()
-        return Position(state.priority, state.turn, _text(state.created_at), UUID(bytes=state.id))
+        _, priority, turn, created_at, job_id = _CLAIMED.unpack_from(self._memory, self._offset + _CLAIMED_OFFSET)
+        return Position(priority, turn, _text(created_at), UUID(bytes=job_id))
 
     @property
     def due_after(self) -> str:
         """No retry that became due before this time is left."""
         return _text(self._read().due_after)
+
+    @property
+    def last_turn(self) -> Position | None:
+        """A turn that was claimed not long ago, while claims start at a position and owners take turns."""
+        last = self._read().next_position
+        return last if self.is_limited and last.has_turn else None
 
     def record_known_job(self) -> None:
         """A job is there that was not found after the position, and a scan was not allowed yet."""
@@ -144,23 +170,52 @@ class ScanBudget:
 
     def record_claim(self, scan: Scan, claimed: Position) -> None:
         """The next claim starts where this one ended, unless it may start at the beginning."""
+        if claimed.has_turn:
+            self._record_turn(scan, claimed)
+            return
+        if scan.entries <= FEW_ENTRIES and scan.start != START:
+            values = (claimed.priority, claimed.priority, claimed.turn, claimed.created_at.encode(), claimed.id.bytes)
+            _CLAIMED.pack_into(self._memory, self._offset + _CLAIMED_OFFSET, *values)
+            return
         state = self._charged(scan)._replace(last_priority=claimed.priority)
         if scan.start == START:
             state = state._replace(is_known=0)
         self._write(_at(state, claimed))
 
+    def _record_turn(self, scan: Scan, claimed: Position) -> None:
+        """The position follows the claims at a distance."""
+        if scan.start != START and scan.entries <= TRAIL_ENTRIES:
+            return
+        state = self._charged(scan)._replace(last_priority=claimed.priority)
+        reached, last = _at_turn(claimed.priority, claimed.turn), state.next_position
+        if scan.start == START:
+            state = state._replace(is_known=0)
+            follows = state.position.has_turn and state.priority == claimed.priority and state.turn <= claimed.turn
+            position = state.position if follows else reached
+        else:
+            position = last if last.has_turn and scan.start < last <= claimed else reached
+        state = _at(state, position)
+        self._write(state._replace(next_priority=reached.priority, next_turn=reached.turn))
+
     def record_nothing_found(self, scan: Scan, recent: str) -> None:
         """After a scan from the start only new jobs are still to be found, which have a recent created_at. After a scan
         from a position that dead entries follow, another position is tried until the next scan from the start."""
         state = self._charged(scan)
-        if scan.start == START:
-            self._write(_at(state._replace(is_known=0), Position(state.last_priority, TURN, recent, UUID(int=0))))
+        if state.position.has_turn:
+            last = state.next_position
+            is_behind = scan.start != START and scan.entries > MANY_ENTRIES and scan.start < last
+            state = _at(state, last) if is_behind else state
+            self._write(state._replace(is_known=0) if scan.start == START else state)
+        elif scan.start == START:
+            turn = state.turn if START.turn < state.turn < TURN else TURN
+            self._write(_at(state._replace(is_known=0), Position(state.last_priority, turn, recent, UUID(int=0))))
         elif scan.entries > MANY_ENTRIES:
             self._write(_at(state, Position(0, TURN, recent, UUID(int=0)) if scan.start.priority < 0 else END))
 
     def record_job_seen(self, scan: Scan) -> None:
         """It was found and not claimed: the next claim will find it from the same position."""
-        self._write(self._charged(scan))
+        if scan.entries > FEW_ENTRIES:
+            self._write(self._charged(scan))
 
     def record_no_retry_due(self, recent: str) -> None:
         self._write(self._read()._replace(due_after=recent.encode()))
@@ -192,6 +247,10 @@ def _at(state: _State, position: Position) -> _State:
     return state._replace(
         priority=position.priority, turn=position.turn, created_at=position.created_at.encode(), id=position.id.bytes
     )  # fmt: skip
+
+
+def _at_turn(priority: int, turn: int) -> Position:
+    return Position(priority, turn, START.created_at, START.id)
 
 
 def _text(padded: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -66,3 +67,12 @@ def count_servers(database: Database, config: Config) -> dict[str, int]:
 def prune_servers(database: Database) -> int:
     """How many servers were removed that had been stopped or dead for a minute and held no job."""
     return len(database.run("prune_servers"))
+
+
+def mark_all_servers_dead(database: Database) -> int:
+    """How many were; for a caller that knows that no server runs. Their jobs are reclaimed by the next one.
+
+    Otherwise the next server would first have to listen for one heartbeat timeout.
+    """
+    always = datetime(1970, 1, 1, tzinfo=UTC)
+    return len(database.run("mark_servers_dead", heartbeat_timeout=0, longest_gap=0, listening_since=always))

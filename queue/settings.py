@@ -5,7 +5,9 @@ docs/configuration.md, the man page and systemd/convertq.env.example are generat
 
 from __future__ import annotations
 
-from convertq.queue.database.url import parse_database_url
+from convertq.queue.database.url import parse_database_url, parse_read_url
+from convertq.queue.gateway import read_gateways_file
+from convertq.queue.pool_size import read_pool_size
 from convertq.queue.setting import (
     Setting,
     absolute_path,
@@ -33,11 +35,25 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "DATABASE_URL", parse_database_url, None, secret=True, unset="required",
             about="`postgresql://user:password@host:port/database`, also with Prisma's `?schema=NAME`. Every libpq "
-            "parameter and service files work, and so does PgBouncer in transaction mode.",
+            "parameter, service files and password files work, and so does PgBouncer in transaction mode. With several "
+            "hosts (`host1:port1,host2:port2`) the one that accepts writes is used.",
         ),
         Setting(
             "GATEWAY_URL", gateway_url, None, secret=True, unset="required by the worker",
-            about="The conversion gateway, `http://host:port`, with or without `/process`.",
+            about="The conversion gateway, `http://host:port`, with or without `/process`. Ignored with "
+            "`GATEWAYS_FILE`.",
+        ),
+    ),
+    "Database": (
+        Setting(
+            "DATABASE_DIRECT_URL", parse_database_url, None, secret=True, unset="`DATABASE_URL`",
+            about="The same database without the transaction pooler that `DATABASE_URL` leads through: for `convertq "
+            "migrate` and for the supervisor, which listens for new jobs.",
+        ),
+        Setting(
+            "DATABASE_READ_URL", parse_read_url, None, secret=True, unset="`DATABASE_URL`",
+            about="A replica that the web reads from. Writes and downloads go to `DATABASE_URL`, and so do all reads "
+            "while the replica is away or more than 5 s behind.",
         ),
     ),
     "Files": (
@@ -90,8 +106,9 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
     ),
     "Worker pool": (
         Setting(
-            "WORKER_CONCURRENCY", whole_number(1, 1000), "4",
-            about="Number of worker processes; each converts one document at a time. `worker run --concurrency` "
+            "WORKER_CONCURRENCY", read_pool_size, "4",
+            about="Number of worker processes; each converts one document at a time. `2..16`: a pool that grows from 2 "
+            "to 16 while jobs wait for a worker, and shrinks after a minute without need. `worker run --concurrency` "
             "overrides it.",
         ),
         Setting(
@@ -106,6 +123,11 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "WORKER_MAX_JOBS", zero_or_more, "0",
             about="A worker process is replaced after this many jobs. 0: never.",
+        ),
+        Setting(
+            "SCALE_TARGET_SEC", positive, "60",
+            about="`convertq_wanted_workers` and `/api/admin/scale` give the number of workers that finish the queued "
+            "jobs within this time.",
         ),
         Setting(
             "WORKER_POLL_INTERVAL_MS", positive, "1500",
@@ -128,7 +150,24 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
             about="A server without a heartbeat for this long is dead, and other workers reclaim its jobs.",
         ),
     ),
+    "Owners": (
+        Setting(
+            "FAIR_SHARE", switch, "0",
+            about="1: within a priority, owners take turns in proportion to their weight, instead of the oldest job "
+            "first. The supervisor that starts last sets it for all hosts.",
+        ),
+        Setting(
+            "OWNER_MAX_RUNNING", zero_or_more, "0",
+            about="So many jobs of one owner may run at a time, on all hosts together. 0: no limit. The supervisor "
+            "that starts last sets it for all hosts.",
+        ),
+    ),
     "Gateway": (
+        Setting(
+            "GATEWAYS_FILE", read_gateways_file, None, unset="one gateway, `default`",
+            about="Absolute path of a TOML file that describes several gateways: see below. Workers, web and commands "
+            "read it. `GATEWAY_URL` and `MAPPINGS_ALLOWED` are ignored then.",
+        ),
         Setting(
             "GATEWAY_TIMEOUT_MS", positive, "180000",
             about="Limit for a whole call, from connecting to the last byte. Set it higher than the gateway's own "
@@ -140,7 +179,8 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "MAPPINGS_ALLOWED", names, "pt_simon_invoice_v1",
-            about="Allowed mappings, separated by commas. Jobs with another mapping fail without a gateway call.",
+            about="Allowed mappings, separated by commas. Jobs with another mapping fail without a gateway call. "
+            "Ignored with `GATEWAYS_FILE`.",
         ),
     ),
     "Retries and circuit breaker": (
@@ -180,8 +220,8 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "RETENTION_EVENTS_DAYS", days, "90",
-            about="`convertq cleanup` removes the events of finished jobs after this many days, at 10 million events a "
-            "week or more up to a week later. 0: never.",
+            about="`convertq cleanup` removes the events of finished jobs after this many days. Most go with their "
+            "whole partition, up to 16 days later; with less than 60 days, up to a week later. 0: never.",
         ),
         Setting(
             "RETENTION_JOBS_DAYS", days, "0",
@@ -205,7 +245,8 @@ SECTIONS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "METRICS_PORT", port, None, unset="off",
-            about="Port on which a supervisor serves Prometheus metrics. Each pool of a host needs its own.",
+            about="Port on which a supervisor serves Prometheus metrics, `/health` and `/ready`. Each pool of a host "
+            "needs its own.",
         ),
         Setting(
             "METRICS_HOST", label, "127.0.0.1",

@@ -13,11 +13,12 @@ class JobStatus(StrEnum):
     PROCESSING = "processing"
     COMPLETE = "complete"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
     @property
     def is_terminal(self) -> bool:
         """Whether a job stays in it until somebody starts the job over; in SQL `is_terminal(status)`."""
-        return self in (JobStatus.COMPLETE, JobStatus.FAILED)
+        return self in (JobStatus.COMPLETE, JobStatus.FAILED, JobStatus.CANCELLED)
 
     @property
     def is_active(self) -> bool:

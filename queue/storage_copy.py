@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import BinaryIO
 from uuid import UUID
 
-from convertq.queue.artifact import Artifact, insert_artifact
+from convertq.queue.artifact import Artifact, insert_artifacts
 from convertq.queue.database.database import Database
 from convertq.queue.errors import StorageError
 from convertq.queue.job import ClaimedJob
@@ -148,7 +148,8 @@ class StorageCopy:
         with self._database.transaction():
             moved = self._database.one(f"move_{copy.kind}", id=copy.job_id, old_location=old, location=copy.location)
             if moved and copy.artifact:
-                insert_artifact(self._database, copy.job_id, copy.artifact)
+                name, parameters = insert_artifacts([(copy.job_id, copy.artifact)])
+                self._database.run(name, **parameters)
         return copy if moved else FileCopy(copy.job_id, copy.kind, What.CHANGED)
 
 

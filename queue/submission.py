@@ -12,14 +12,17 @@ from uuid import UUID, uuid4
 
 import psycopg
 from convertq.queue.config import Config
+from convertq.queue.database.commit import commit
 from convertq.queue.database.database import Database
 from convertq.queue.errors import FILE_REFUSALS, Code
+from convertq.queue.jobs import get_statuses
 from convertq.queue.manual_retry import is_waiting, list_needed_jobs, must_be_complete_first
 from convertq.queue.owned_jobs import count_active_jobs, lock_owner
 from convertq.queue.receiving import ReceivedFile, Stream, UploadReceiver
 from convertq.queue.status import JobStatus
 from convertq.queue.store.protocol import PendingSource, Store
 from convertq.queue.submitted_path import open_submitted
+from convertq.queue.times import NO_TIMES, Times
 from psycopg.rows import DictRow
 
 MAX_NAME_CHARACTERS = 255
@@ -56,6 +59,7 @@ class SubmissionOptions:
     pretty: bool = True
     priority: int = 0
     after: Sequence[UUID] = ()
+    times: Times = NO_TIMES
     max_active: int | None = None  # None: the owner may have any number of unfinished jobs
 
 
@@ -97,20 +101,29 @@ class Submitter:
                     raise
 
     def _record_once(self, row: dict[str, Any], source: PendingSource, options: SubmissionOptions) -> Submission | None:
+        return commit(self._database, lambda: self._record_row(row, source, options), self._is_recorded)
+
+    def _record_row(self, row: dict[str, Any], source: PendingSource, options: SubmissionOptions) -> Submission | None:
         job_id, location = row["id"], self._store.source_location(row["id"])
         status = JobStatus.UPLOADED if options.after else JobStatus.QUEUED
-        with self._database.transaction():
-            if options.max_active is not None:
-                lock_owner(self._database, options.owner)
-            if self._database.one("submit_job", **row, status=status, upload_path=location):
-                for needed in options.after:
-                    self._database.run("add_dependency", id=job_id, depends_on=needed)
-                self._check_active_jobs(options)
-                source.put(job_id)  # last: a failure before this leaves no file behind
-                return Submission(job_id, SubmissionResult.CREATED)
-            if existing := self._database.one("find_duplicate", **_identity(row)):
-                return self._join(existing, row, source, options)
+        if options.max_active is not None:
+            lock_owner(self._database, options.owner)
+        if self._database.one("submit_job", **row, status=status, upload_path=location):
+            for needed in options.after:
+                self._database.run("add_dependency", id=job_id, depends_on=needed)
+            self._check_active_jobs(options)
+            source.put(job_id)  # last: a failure before this leaves no file behind
+            return Submission(job_id, SubmissionResult.CREATED)
+        if existing := self._database.one("find_duplicate", **_identity(row)):
+            return self._join(existing, row, source, options)
         return None
+
+    def _is_recorded(self, done: Submission | None) -> bool:
+        """Whether a submission whose commit was not answered took effect. A job that was to be queued again is judged
+        once more: if it was queued, the file joins it."""
+        if done is None or done.how in (SubmissionResult.JOINED, SubmissionResult.REFUSED):
+            return True
+        return done.how is SubmissionResult.CREATED and bool(get_statuses(self._database, [done.id] if done.id else []))
 
     def _check_active_jobs(self, options: SubmissionOptions) -> None:
         """Called after the row was written, so that the new job is counted too."""
@@ -126,12 +139,11 @@ class Submitter:
         job_id = existing["id"]
         if not self._needs_another_run(existing):
             return Submission(job_id, SubmissionResult.JOINED)
-        if needed := list_needed_jobs(self._database, job_id):
+        if existing["status"] != JobStatus.CANCELLED and (needed := list_needed_jobs(self._database, job_id)):
             return Submission(job_id, SubmissionResult.REFUSED, Code.NOT_READY, must_be_complete_first(needed))
         location = self._store.source_location(job_id)
-        self._database.run(
-            "resubmit_job", id=job_id, upload_path=location, pretty=row["pretty"], priority=row["priority"]
-        )
+        wanted = {name: row[name] for name in ("pretty", "priority", "not_before", "deadline")}
+        self._database.run("resubmit_job", id=job_id, upload_path=location, **wanted)
         self._check_active_jobs(options)
         # On a file system without extended attributes, the worker would take the old result for that of the new run.
         self._store.remove_result(job_id)
@@ -141,17 +153,20 @@ class Submitter:
     def _needs_another_run(self, existing: DictRow) -> bool:
         if existing["status"] == JobStatus.COMPLETE:
             return not self._store.has_result(existing["id"], existing["result_path"])
-        return bool(existing["status"] == JobStatus.FAILED)
+        return JobStatus(existing["status"]).is_terminal
 
     def _refuse(self, row: dict[str, Any], code: Code) -> Submission:
         message = REFUSAL_MESSAGES[code].format(limit=self._config.max_upload_bytes)
-        with self._database.transaction():
-            job_id: UUID | None = row["id"]
-            if not self._database.one("refuse_job", **row, error_code=code, error_message=message):
-                existing = self._database.one("find_duplicate", **_identity(row))
-                was_refused = existing is not None and existing["error_code"] in FILE_REFUSALS
-                job_id = existing["id"] if existing and was_refused else None
-        return Submission(job_id, SubmissionResult.REFUSED, code, message)
+
+        def refuse() -> UUID | None:
+            if self._database.one("refuse_job", **row, error_code=code, error_message=message):
+                return received_id
+            existing = self._database.one("find_duplicate", **_identity(row))
+            return existing["id"] if existing and existing["error_code"] in FILE_REFUSALS else None
+
+        received_id: UUID = row["id"]
+        # A refusal whose commit was lost is recorded again, or found.
+        return Submission(commit(self._database, refuse, lambda _: False), SubmissionResult.REFUSED, code, message)
 
 
 def _row(received: ReceivedFile, name: str, options: SubmissionOptions) -> dict[str, Any]:
@@ -164,6 +179,8 @@ def _row(received: ReceivedFile, name: str, options: SubmissionOptions) -> dict[
         "mapping": options.mapping,
         "pretty": options.pretty,
         "priority": options.priority,
+        "not_before": options.times.not_before,
+        "deadline": options.times.deadline,
     }
 
 

@@ -5,8 +5,8 @@
 --     CREATE ROLE converter LOGIN PASSWORD '…' IN ROLE convertq_worker;
 --
 -- worker   everything that `convertq` does on a worker host except `migrate`:
---          run, reclaim, retry, submit, cleanup, forget, doctor
--- web      the application that stores uploads: submit, retry, download, and the admin routes
+--          run, reclaim, retry, cancel, submit, cleanup, forget, doctor
+-- web      the application that stores uploads: submit, retry, cancel, download, and the admin routes
 -- monitor  reads: list, show, stats, servers, metrics, doctor
 --
 -- None of them owns anything: no program can change a table, and only the worker's role can delete jobs and
@@ -44,8 +44,13 @@ SELECT format('CREATE ROLE %I NOLOGIN', name)
 GRANT USAGE ON SCHEMA :"schema" TO :"worker", :"web", :"monitor";
 GRANT SELECT ON :"schema".jobs, :"schema".job_events, :"schema".job_progress, :"schema".job_dependencies,
     :"schema".dependants_to_release, :"schema".job_artifacts, :"schema".artifacts,
-    :"schema".servers, :"schema".circuit_breaker, :"schema".counters, :"schema".counters_position,
-    :"schema".schema_migrations, :"schema".job_events_default, :"schema".job_events_id_seq
+    :"schema".servers, :"schema".circuit_breaker, :"schema".mapping_routes, :"schema".gateway_slots,
+    :"schema".gateway_limits, :"schema".measured_calls, :"schema".counters, :"schema".counters_position,
+    :"schema".schema_migrations, :"schema".job_events_default, :"schema".job_events_id_seq,
+    :"schema".event_pace,
+    :"schema".queue_events, :"schema".pauses, :"schema".fair_share, :"schema".owners, :"schema".turns,
+    :"schema".service_times, :"schema".queue_marks,
+    :"schema".estimate_samples, :"schema".estimate_scores, :"schema".estimate_state
     TO :"worker", :"web", :"monitor";
 
 -- The web application may write every column of jobs but own_transitions, by which the triggers know the
@@ -65,16 +70,28 @@ GRANT INSERT ON :"schema".job_dependencies TO :"worker", :"web";
 REVOKE INSERT ON :"schema".job_events FROM :"worker", :"web";
 GRANT INSERT (job_id, event_type, at, meta) ON :"schema".job_events TO :"worker", :"web";
 GRANT USAGE ON SEQUENCE :"schema".job_events_id_seq TO :"worker", :"web";
+GRANT INSERT (event_type, at, meta) ON :"schema".queue_events TO :"worker", :"web";
+GRANT INSERT, UPDATE, DELETE ON :"schema".pauses TO :"worker", :"web";
 GRANT INSERT, UPDATE ON :"schema".dependants_to_release TO :"worker", :"web";  -- a trigger's, at a completion
 GRANT DELETE ON :"schema".dependants_to_release TO :"worker";
 GRANT INSERT, UPDATE, DELETE ON :"schema".job_progress TO :"worker";
 GRANT DELETE ON :"schema".job_progress TO :"web";     -- a trigger's, when a job leaves `processing`
-GRANT UPDATE ON :"schema".circuit_breaker TO :"worker", :"web";
+GRANT INSERT, UPDATE ON :"schema".circuit_breaker TO :"worker", :"web";
+GRANT INSERT, UPDATE ON :"schema".mapping_routes, :"schema".gateway_slots, :"schema".turns TO :"worker";
+GRANT UPDATE ON :"schema".fair_share TO :"worker";    -- a supervisor that starts
+GRANT INSERT, UPDATE, DELETE ON :"schema".owners TO :"worker", :"web";  -- weights
+GRANT INSERT, UPDATE, DELETE ON :"schema".gateway_limits, :"schema".measured_calls TO :"worker";
+GRANT UPDATE ON :"schema".gateway_slots TO :"web";    -- a trigger's, when a server is declared dead
 GRANT INSERT, UPDATE, DELETE ON :"schema".servers TO :"worker";
 GRANT UPDATE ON :"schema".servers TO :"web";          -- reclaim declares silent ones dead
 GRANT INSERT, UPDATE, DELETE ON :"schema".job_artifacts TO :"worker";
+-- what the supervisor measures for estimates:
+GRANT INSERT, UPDATE, DELETE ON :"schema".service_times, :"schema".queue_marks, :"schema".estimate_samples,
+    :"schema".estimate_scores TO :"worker";
+GRANT UPDATE ON :"schema".estimate_state TO :"worker";
 -- cleanup and forget:
-GRANT DELETE ON :"schema".jobs, :"schema".job_dependencies, :"schema".job_events TO :"worker";
+GRANT DELETE ON :"schema".jobs, :"schema".job_dependencies, :"schema".job_events, :"schema".queue_events
+    TO :"worker";
 GRANT INSERT, UPDATE ON :"schema".counters TO :"worker", :"web";
 GRANT UPDATE ON :"schema".counters_position TO :"worker", :"web";
 GRANT EXECUTE ON FUNCTION :"schema".recount_jobs() TO :"worker", :"web";

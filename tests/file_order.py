@@ -16,7 +16,8 @@ WAITING = (
     "lifecycle/test_stopping.py", "lifecycle/test_failed_statements.py", "lifecycle/test_gateway_errors.py",
     "lifecycle/test_workers_die.py", "lifecycle/test_breaker.py", "lifecycle/test_rolling_upgrade.py",
     "lifecycle/test_paused.py", "lifecycle/test_outage_under_load.py", "lifecycle/test_wrong_clocks.py",
-    "lifecycle/test_lost_claims.py", "lifecycle/test_progress.py",
+    "lifecycle/test_lost_claims.py", "lifecycle/test_progress.py", "lifecycle/test_limits.py",
+    "lifecycle/test_routes.py", "lifecycle/test_up.py", "integration/test_replica.py",
 )  # fmt: skip
 COMPUTING = (
     "integration/test_demo.py", "integration/test_roles.py", "integration/test_cli_commands.py",

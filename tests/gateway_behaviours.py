@@ -160,6 +160,27 @@ def silent() -> Behaviour:
     return Behaviour("silent", act)
 
 
+def abandoned(closed: threading.Event) -> Behaviour:
+    """Accepts the upload, never answers, and sets `closed` when the client has closed the connection."""
+
+    def act(exchange: Exchange) -> None:
+        connection = exchange.handler.connection
+        connection.settimeout(0.02)
+        while not exchange.closing.is_set():
+            try:
+                if connection.recv(1, socket.MSG_PEEK) == b"":
+                    closed.set()
+                    break
+            except TimeoutError:
+                continue
+            except OSError:  # a reset closes it too
+                closed.set()
+                break
+        exchange.hang_up()
+
+    return Behaviour("abandoned", act)
+
+
 def drip_headers(seconds: float = 1.0) -> Behaviour:
     def act(exchange: Exchange) -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n"

@@ -19,12 +19,13 @@ from convertq.queue.database.connection import BoundedConnection
 from convertq.queue.database.database import Database
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.errors import Code, Failure
+from convertq.queue.gateway import DEFAULT_GATEWAY
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed, Failed, RetryLater
 from convertq.worker.gateway.client import GatewayClient
-from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.gateway.route import routes_to_gateways
 from psycopg import sql
 
 from tests.conftest import Connect, Dirs
@@ -44,6 +45,7 @@ FITTING: dict[str, dict[str, Any]] = {
     "processing": {"leased_by": HOLDER, "lease_expires_at": "tomorrow", "attempt_count": 1},
     "complete": {"completed_at": "now"},
     "failed": {"error_code": "UNKNOWN", "failed_at": "now"},
+    "cancelled": {"cancelled_at": "now"},
 }
 
 
@@ -56,7 +58,7 @@ def config(**variables: object) -> Config:
 
 
 def client_of(config: Config) -> GatewayClient:
-    return GatewayClient(route_to_gateway(config))
+    return GatewayClient(routes_to_gateways(config)[DEFAULT_GATEWAY])
 
 
 def insert_job(conn: Conn, status: Any = "queued", **columns: Any) -> UUID:
@@ -80,6 +82,7 @@ def queued_job(conn: Conn, dirs: Dirs, pdf: bytes = PDF, **columns: Any) -> UUID
 
 REGISTRATION: dict[str, Any] = {
     "server": SERVER, "hostname": "host", "pid": 1, "version": "1", "environment": "test", "concurrency": 1,
+    "gateways": "[]", "gateways_digest": "", "takes_turns": False, "owner_max_running": 0,
 }  # fmt: skip
 
 

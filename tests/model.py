@@ -123,10 +123,20 @@ class ModelQueue:
 
     def retry_by_hand(self, job_id: UUID) -> bool:
         job = self.jobs[job_id]
-        if job.status != "failed":
+        if job.status not in ("failed", "cancelled"):
             return False
         job.leave("queued", "retry")
         job.attempts = 0
+        return True
+
+    def cancel(self, job_id: UUID) -> bool:
+        job = self.jobs[job_id]
+        if job.status not in ("queued", "processing"):
+            return False
+        job.attempts -= job.status == "processing"
+        job.leave("cancelled", "cancelled")
+        job.waits = job.is_due = False
+        self._trial_ends(job_id)
         return True
 
     def _is_lost(self, job: ModelJob) -> bool:

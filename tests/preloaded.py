@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 #: These run for long, or must choose what they import before anything else is there.
-STARTED_AFRESH = {("demo",), ("gateway",), ("web",), ("worker",)}
+STARTED_AFRESH = {("convert",), ("demo",), ("gateway",), ("up",), ("web",), ("worker",)}
 MODULES = ("psycopg", "psycopg.types.json", "requests", "convertq.queue.database.connection")
 STARTUP_VARIABLES = ("PYTHON", "LANG", "LC_")  # the interpreter reads them before it runs a line
 PR_SET_PDEATHSIG = 1

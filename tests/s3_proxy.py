@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -19,6 +20,7 @@ class Fault:
 
     method: str = ""
     path: str = ""
+    credential: str = ""  # the access key that signed the request
     status: int = 0  # answered instead of the server
     code: str = ""
     cuts_after: int | None = None  # bytes of the answer's body; the connection ends then
@@ -26,11 +28,14 @@ class Fault:
     accepts_twice: bool = False  # 412 becomes 200
     loses_answer: bool = False  # the server has done it, and its client never hears of it
     silent: bool = False  # no answer until `release`
+    delay_seconds: float = 0.0  # before the request is passed on
     times: int | None = None
     seen: int = field(default=0, init=False)
 
-    def matches(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str, authorization: str) -> bool:
         if self.method not in ("", method) or self.path not in path or self.times == self.seen:
+            return False
+        if self.credential not in authorization:
             return False
         self.seen += 1
         return True
@@ -71,9 +76,9 @@ class S3Proxy:
     def wait_for_release(self) -> None:
         self._released.wait(60)
 
-    def fault_for(self, method: str, path: str) -> Fault | None:
+    def fault_for(self, method: str, path: str, authorization: str) -> Fault | None:
         self.requests.append(f"{method} {path}")
-        return next((fault for fault in self.faults if fault.matches(method, path)), None)
+        return next((fault for fault in self.faults if fault.matches(method, path, authorization)), None)
 
     def count(self, method: str, path: str = "") -> int:
         return sum(1 for each in self.requests if each.startswith(f"{method} ") and path in each)
@@ -86,7 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.owner.fault_for(self.command, self.path)
+        fault = self.owner.fault_for(self.command, self.path, self.headers.get("Authorization") or "")
+        if fault is not None:
+            time.sleep(fault.delay_seconds)
         if fault is not None and fault.silent:
             self.owner.wait_for_release()
             self.close_connection = True

@@ -6,8 +6,9 @@ import os
 
 from convertq.cli.main import main
 from convertq.queue.database import connection, database
-from convertq.queue.store import s3_availability
+from convertq.queue.store import s3_availability, s3_client
 from convertq.worker.loop import attempt_monitor, claiming, maintenance, settling
+from convertq.worker.supervisor import elasticity
 
 for module in (connection, claiming, settling, attempt_monitor):
     module.ANSWER_TIMEOUT_SECONDS = 2  # type: ignore[attr-defined]
@@ -16,7 +17,9 @@ connection.LOCK_TIMEOUT_SECONDS = database.LOCK_TIMEOUT_SECONDS = 0.2  # type: i
 maintenance.RECLAIM_EVERY_SECONDS = 0.2
 settling.STATEMENT_RETRY_SECONDS = float(os.environ.get("TEST_SETTLE_RETRY_SECONDS", "60"))
 settling.STATEMENT_PAUSE_MAX_SECONDS = 0.2
-s3_availability.PROBE_EVERY_SECONDS = 0.5
+elasticity.IDLE_SECONDS = 1.0
+s3_availability.PROBE_EVERY_SECONDS, s3_availability.PROBE_TIMEOUT_SECONDS = 0.5, 1.0
+s3_client.READ_TIMEOUT_SECONDS = 2.0
 
 if __name__ == "__main__":
     main()

@@ -45,6 +45,7 @@ class StandInGateway:
         self.health: Behaviour = status(200)
         self.requests: list[Request] = []
         self.probes: list[Request] = []
+        self.path = "/process"
         self.port = free_port()
         self._common: deque[Behaviour] = deque()
         self._by_id: defaultdict[str, deque[Behaviour]] = defaultdict(deque)
@@ -163,7 +164,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         correlation_id = self.headers.get("X-Correlation-ID", "")
-        known = urlsplit(self.path).path == "/process"  # a proxy is asked for the whole address
+        known = urlsplit(self.path).path == self.server.gateway.path  # a proxy is asked for the whole address
         self._serve(self.server.gateway.next_behaviour(correlation_id) if known else status(404))
 
     def _serve(self, behaviour: Behaviour) -> None:

@@ -10,8 +10,10 @@ from convertq.embedded.postgres import FAST, EmbeddedPostgres
 class Standby(EmbeddedPostgres):
     """`with Standby(primary, settings={…})`: follows `primary`; with a slot's name, through that slot."""
 
-    def __init__(self, primary: EmbeddedPostgres, *, settings: Mapping[str, str] = FAST, slot: str = "") -> None:
-        super().__init__(settings=settings)
+    def __init__(
+        self, primary: EmbeddedPostgres, *, settings: Mapping[str, str] = FAST, slot: str = "", port: int | None = None
+    ) -> None:
+        super().__init__(settings=settings, port=port)
         self._primary, self._slot = primary, slot
 
     def _initialise(self) -> None:
@@ -19,7 +21,11 @@ class Standby(EmbeddedPostgres):
             return
         through = ["--slot", self._slot] if self._slot else []
         copy = ["-d", self._primary.url(), "-D", str(self._data), "--checkpoint=fast", "--no-sync"]
-        self._binaries.run(self._scratch.path, "pg_basebackup", *copy, "--write-recovery-conf", *through)
+        self._binaries.run(self._folder.path, "pg_basebackup", *copy, "--write-recovery-conf", *through)
+
+    def promote(self) -> None:
+        """Returns when it accepts writes."""
+        self._binaries.run(self._folder.path, "pg_ctl", "promote", "-D", str(self._data), "-w", "-t", "60")
 
 
 class DemotedPostgres(EmbeddedPostgres):

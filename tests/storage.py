@@ -40,8 +40,7 @@ class Storage:
     def read(self, location: str) -> bytes:
         key = location.removeprefix(self.url.location_of(""))
         answer = self.bucket.get(key)
-        data: bytes = answer.read()
-        answer.release_conn()
+        data: bytes = answer.read_all()
         return data
 
     def fetch(self, location: str, path: Path) -> None:

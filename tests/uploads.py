@@ -18,6 +18,7 @@ class Upload:
     """The form of one request. `fields` has all parts but the file."""
 
     fields: dict[str, str] = field(default_factory=dict)
+    file_field: str | None = None
     file_name: str | None = None
     file_type: str | None = None
     file_size: int = 0
@@ -106,6 +107,7 @@ def _read_parts(body: io.BufferedReader, delimiter: bytes, upload: Upload) -> No
 
 def _read_file(body: io.BufferedReader, delimiter: bytes, part: HTTPMessage, upload: Upload) -> bytes:
     digest = hashlib.sha256()
+    upload.file_field = str(part.get_param("name", header="content-disposition"))
     upload.file_name = part.get_filename()
     upload.file_type = part.get_content_type()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 
+from convertq.queue.queue_events import Operator, operator_with_token
 from convertq.web.context import web
 from convertq.web.http_error import NO_SUCH_PAGE, HttpError
 from flask import request
@@ -17,6 +18,11 @@ def require_admin() -> None:
             401, "this route requires the operator's token: Authorization: Bearer …",
             headers={"WWW-Authenticate": 'Bearer realm="convertq"'},
         )  # fmt: skip
+
+
+def operator() -> Operator:
+    """Who sends the request, which require_admin has let through."""
+    return operator_with_token(web().config.admin_token or "")
 
 
 def is_operator() -> bool:

@@ -9,7 +9,7 @@ from convertq.queue.status import JobStatus
 from convertq.queue.submission import SubmissionResult
 from convertq.web.context import web
 from convertq.web.download import download
-from convertq.web.jobs import Page, find_job, list_artifacts, list_events, list_jobs, retry
+from convertq.web.jobs import Page, add_estimates, cancel, find_job, list_artifacts, list_events, list_jobs, retry
 from convertq.web.json_response import conditional, json_response, json_text
 from convertq.web.request_parameters import LIMIT, MAX_LIMIT, get_before, get_choice, get_number
 from convertq.web.session import owner
@@ -37,13 +37,15 @@ def index() -> Response:
     answer.headers["Cache-Control"] = "private, no-cache"  # A browser keeps it and revalidates it each time.
     conditional(answer, request.environ)
     if answer.status_code == 200:
+        add_estimates(page.jobs)
         answer.set_data(json_text({"jobs": page.jobs, "active": page.active, "next": page.next}) + "\n")
     return answer
 
 
 def _etag_of(page: Page) -> str:
-    """Changes with everything that the page shows. updated_at covers the row; files and the breaker are outside it."""
-    outside_row = ("progress", "why", "can_retry", "can_download", "display")
+    """Changes with everything that the page shows but the estimates. updated_at covers the row; files and the breaker
+    are outside it."""
+    outside_row = ("progress", "why", "can_retry", "can_cancel", "can_download", "display")
     jobs = [(job["id"].int, job["updated_at"].timestamp(), *(job[name] for name in outside_row)) for job in page.jobs]
     return hashlib.sha256(repr((jobs, page.active, page.next)).encode()).hexdigest()[:32]
 
@@ -77,6 +79,11 @@ def result(job_id: UUID) -> Response:
 @api.post("/jobs/<uuid:job_id>/retry")
 def retry_one(job_id: UUID) -> Response:
     return json_response(retry(owner(), job_id), 202)
+
+
+@api.post("/jobs/<uuid:job_id>/cancel")
+def cancel_one(job_id: UUID) -> Response:
+    return json_response(cancel(owner(), job_id))
 
 
 @api.get("/status")

@@ -19,6 +19,8 @@ from convertq.web.pages import error_page, pages
 from convertq.web.pool import Connections
 from convertq.web.probes import probes
 from convertq.web.queue_status import QueueStatus
+from convertq.web.reads import ReplicaAwareFlask, reading, reads_replica, set_written_cookie
+from convertq.web.replica import Replica
 from convertq.web.same_origin import require_same_origin
 from convertq.web.security_headers import add_security_headers
 from convertq.web.session import set_session_cookie
@@ -32,16 +34,18 @@ MAX_FORM_BYTES = 1 << 20  # of a body that is kept in memory; uploads are stream
 def create_app(config: Config, log: Log) -> Flask:
     """The caller opens the connections to the database after the fork: processes cannot share them."""
     # Flask cannot derive instance_path, which is not used, from a package whose folder has another name.
-    app = Flask("convertq.web", instance_path=str(Path(__file__).parent))
+    app = ReplicaAwareFlask("convertq.web", instance_path=str(Path(__file__).parent))
     app.config["MAX_CONTENT_LENGTH"] = MAX_FORM_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    connections = Connections(config, log)
-    status = QueueStatus(connections, config)
-    Web(config, open_store(config), connections, status, log, openapi_document(config)).put_into(app)
+    connections = Connections(config.database, log)
+    replica = Replica(config, connections, log) if config.database_read_url else None
+    status = QueueStatus(connections, config, reading, reads_replica)
+    Web(config, open_store(config), connections, replica, status, log, openapi_document(config)).put_into(app)
     for blueprint in (api, admin_api, metrics, probes, pages):
         app.register_blueprint(blueprint)
     app.before_request(check_access)
     app.after_request(set_session_cookie)
+    app.after_request(set_written_cookie)
     app.after_request(add_security_headers)
     app.register_error_handler(HttpError, error_response)
     app.register_error_handler(StorageError, handle_storage_error)

@@ -16,6 +16,7 @@ from convertq.web.context import web
 from convertq.web.http_error import HttpError
 from convertq.web.jobs import find_row
 from convertq.web.json_response import conditional
+from convertq.web.reads import mark_written
 from flask import Request, Response
 from psycopg.rows import DictRow
 from werkzeug.http import dump_options_header
@@ -29,7 +30,8 @@ MAX_POSITION = 10**18  # larger than any file
 
 
 def download(request: Request, owner: str, job_id: UUID) -> Response:
-    """No connection to the database is in use while the store is: it may be slow."""
+    """No connection to the database is in use while the store is: it may be slow. A replica might not have the job's
+    result yet."""
     with web().connections.reading() as database:
         job = find_row(database, owner, job_id)
     if request.method == "GET" and (url := _find(presign_result, job, _attachment(job["original_filename"] or ""))):
@@ -49,6 +51,7 @@ def download(request: Request, owner: str, job_id: UUID) -> Response:
 def _count(job_id: UUID) -> None:
     with web().connections.transaction() as database:
         count_download(database, job_id)
+    mark_written()
 
 
 def _redirect(url: str) -> Response:

@@ -14,8 +14,8 @@ from convertq.web.wording import display
 
 FIELDS = (
     "id", "status", "original_filename", "bytes", "mapping", "priority", "attempt_count", "error_code",
-    "error_message", "dead_letter", "retry_after", "created_at", "queued_at", "started_at", "completed_at", "failed_at",
-    "updated_at", "progress",
+    "error_message", "dead_letter", "retry_after", "not_before", "deadline", "created_at", "queued_at", "started_at",
+    "completed_at", "failed_at", "cancelled_at", "updated_at", "progress",
 )  # fmt: skip
 #: Where a file is kept concerns only the operator.
 ARTIFACT_FIELDS = ("kind", "attempt", "storage", "bytes", "sha256", "content_type", "created_at")
@@ -24,13 +24,18 @@ EVENT_META = ("attempt", "reason", "error_code", "error_message", "retry_after",
 
 
 def view_job(job: Mapping[str, Any], queue: Mapping[str, Any], config: Config, store: Store) -> dict[str, Any]:
-    """`job` is a row of list_session_jobs or get_session_job, `queue` one of get_queue_state."""
+    """`job` is a row of list_session_jobs or get_session_job, `queue` one of get_queue_state.
+
+    `estimate` is set by add_estimates, for an answer that is sent.
+    """
     facts = facts_for_owner(job, queue, config, store)
     found = explain(facts)
     return {
         **{name: job[name] for name in FIELDS},
+        "estimate": None,
         "why": why(found, has_workers=facts.has_workers),
         "can_retry": found.can_retry,
+        "can_cancel": found.can_cancel,
         "can_download": found.can_download,
         "display": display(job, found, config.max_upload_bytes),
     }

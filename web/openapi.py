@@ -20,6 +20,7 @@ def openapi_document(config: Config) -> dict[str, Any]:
     upload["file"]["description"] = f"A PDF of at most {config.max_upload_bytes} bytes"
     # A form field that is empty counts as one that is not set.
     upload["mapping"] |= {"enum": [*config.mappings_allowed, ""], "default": choose_mapping(config)}
+    document["components"]["parameters"]["Gateway"]["schema"] = {"enum": [*config.gateway_names, ""]}
     return document
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from convertq.queue.errors import Code
 from convertq.queue.quantities import size
-from convertq.queue.status import JobStatus
+from convertq.queue.status import ACTIVE, JobStatus
 from convertq.web import jobs
 from convertq.web.bulk_upload import MAX_FILES, BulkResult, receive_bulk_upload
 from convertq.web.context import web
@@ -21,6 +21,7 @@ from convertq.web.wording import (
     STATES,
     age,
     errors_in_words,
+    expected_end,
     limit_in_words,
     percent_of,
     with_time_left,
@@ -32,11 +33,12 @@ pages = Blueprint("pages", __name__)
 
 FILTERS = (JobStatus.COMPLETE, JobStatus.FAILED)
 #: The row that the script clones and fills.
-BLANK = {"id": "", "status": "", "can_download": False, "can_retry": False}
+BLANK = {"id": "", "status": "", "can_download": False, "can_retry": False, "can_cancel": False}
 BLANK_VIEW = {
     **STATES[JobStatus.QUEUED],
     "name": "",
     "help": None,
+    "expected": "",
     "percent": None,
     "size": "",
     "age": "",
@@ -50,6 +52,7 @@ def queue() -> Response:
     status = status if status in FILTERS else ""
     try:
         shown = jobs.list_jobs(owner(), status or None, before=_cursor(request.args.get("before")))
+        jobs.add_estimates(shown.jobs)
     except DatabaseDown:
         return _queue_page(503, jobs.Page((), 0, None), status, away=True)
     return _queue_page(200, shown, status)
@@ -75,6 +78,7 @@ def _row_view(job: dict[str, Any], now: datetime) -> dict[str, Any]:
         **STATES[shown["state"]],
         **shown,
         "detail": with_time_left(shown, now),
+        "expected": expected_end(job["estimate"], now),
         "percent": percent_of(job),
         "size": size(job["bytes"]),
         "age": age(job["created_at"], now),
@@ -95,12 +99,18 @@ def retry(job_id: UUID) -> AnyResponse:
     return redirect(url_for("pages.queue"), 303)
 
 
+@pages.post("/jobs/<uuid:job_id>/cancel")
+def cancel(job_id: UUID) -> AnyResponse:
+    jobs.cancel(owner(), job_id)
+    return redirect(url_for("pages.queue"), 303)
+
+
 @pages.get("/admin")
 def admin() -> Response:
     """The page contains no data: its script requests it with the operator's token."""
     if web().config.admin_token is None:
         raise HttpError(404, NO_SUCH_PAGE)
-    return make_response(render_template("admin.html", codes=list(Code)))
+    return make_response(render_template("admin.html", codes=list(Code), active=list(ACTIVE)))
 
 
 @pages.errorhandler(HttpError)

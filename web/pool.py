@@ -20,15 +20,14 @@ from typing import Any
 
 import gevent
 import psycopg
-from convertq.queue.config import Config
 from convertq.queue.database.connection import CONNECT_TIMEOUT_SECONDS, BoundedConnection, connect
-from convertq.queue.database.database import Database
-from convertq.queue.database.errors import NOT_CONNECTED, SchemaError
+from convertq.queue.database.database import Database, Reopening
+from convertq.queue.database.errors import SchemaError, server_is_gone
+from convertq.queue.database.url import DatabaseUrl, Host
 from convertq.queue.errors import one_line
 from convertq.queue.log.lines import Log
 from convertq.web.http_error import DatabaseDown
 from gevent import monkey
-from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout, TooManyRequests
 
 _poll = monkey.get_original("select", "poll")  # gevent's poll would switch to other requests.
@@ -40,6 +39,7 @@ ANSWER_TIMEOUT_SECONDS = 7.0  # For a server or a network that sends nothing at 
 WAIT_SECONDS = 5.0  # For a free connection.
 WAIT_WITH_A_FILE_SECONDS = 20.0  # For a free connection, after a client has sent a whole file.
 RECONNECT_SECONDS = 1.0
+LOOK_UP_SECONDS = 10.0  # For a new connection, after one was lost in the middle of a change.
 #: The reasons of an outage that everybody may see.
 NOT_REACHABLE, TIMED_OUT, ALL_IN_USE = (
     "the database is not reachable", "the database did not answer in time", "every connection is in use",
@@ -51,15 +51,13 @@ UNAVAILABLE = (
 )  # fmt: skip
 
 
-def resolve_names(conninfo: str) -> None:
+def resolve_names(url: DatabaseUrl) -> None:
     """Raises OperationalError when the name server does not answer.
 
     libpq resolves names itself and blocks, so that this process would serve no request meanwhile. gevent's resolver
     waits in a thread. A name that does not exist is left to libpq, which reports it at once.
     """
-    parameters = conninfo_to_dict(conninfo)
-    hosts = [] if parameters.get("hostaddr") else str(parameters.get("host") or "").split(",")
-    for host in hosts:
+    for host in [each.host for each in url.hosts if not each.hostaddr]:
         if not host or host.startswith(("/", "@")):
             continue
         try:
@@ -81,17 +79,26 @@ def check_if_readable(connection: psycopg.Connection[Any]) -> None:
         ConnectionPool.check_connection(connection)
 
 
+def is_standby(connection: psycopg.Connection[Any]) -> bool:
+    """As the server reports it by itself, without a round trip."""
+    return connection.info.parameter_status("in_hot_standby") == "on"
+
+
 class Connections:
     """The pool is created before the fork and opened after it."""
 
-    def __init__(self, config: Config, log: Log) -> None:
-        self._url, self._log = config.database, log
+    def __init__(self, url: DatabaseUrl, log: Log, *, down: str = "db_down", up: str = "db_up") -> None:
+        """`down` and `up` are the events that are logged; empty: none."""
+        self._url, self._log, self._down_event, self._up_event = url, log, down, up
+        self._host: Host | None = None  # of the connection that was used last
+        self._lost_host: Host | None = None  # It is tried last.
         self._pool = ConnectionPool(
             connection_class=self._connection_class(), min_size=0, max_size=CONNECTIONS, max_waiting=MAX_WAITING,
             timeout=WAIT_SECONDS, max_idle=60, reconnect_timeout=0, check=check_if_readable, open=False,
         )  # fmt: skip
         self._lock = threading.Lock()
         self._reason, self._public_reason, self._reconnect_at = "", "", 0.0
+        self._is_read_only = False
         logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # An outage is logged once, as db_down.
         logging.getLogger("psycopg.pool").propagate = False
 
@@ -126,11 +133,26 @@ class Connections:
         """For callers that open their own transactions. Raises DatabaseDown."""
         self._fail_during_outage()
         try:
-            with self._pool.connection(wait_seconds) as connection:
-                self._set_state("")
-                yield Database(connection, self._url.schema)
+            with self._pool.connection(wait_seconds) as connection, ExitStack() as replacements:
+                self._host = connection.host
+                if not (self._is_read_only and is_standby(connection)):
+                    self._set_state("")
+                reopening = Reopening(lambda: self._replace(replacements), len(self._url.hosts) > 1, LOOK_UP_SECONDS)
+                database = Database(connection, self._url.schema, reopening)
+                try:
+                    yield database
+                except psycopg.errors.ReadOnlySqlTransaction:
+                    database.close()  # The pool replaces it: another host may be the primary now.
+                    raise
         except UNAVAILABLE as error:
             raise self._down(error) from error
+
+    def _replace(self, replacements: ExitStack) -> BoundedConnection:
+        """A connection besides those of the pool, for the rest of a session whose own was lost."""
+        self._lost_host = self._host
+        opened = self._connect()
+        replacements.callback(opened.close)
+        return opened
 
     def _connection_class(self) -> type[BoundedConnection]:
         """psycopg's pool connects through a class; this one connects as every process of convertq does."""
@@ -146,8 +168,9 @@ class Connections:
     def _connect(self) -> BoundedConnection:
         """Runs in a thread of the pool, which discards the error; it is kept here for the requests that wait."""
         try:
-            resolve_names(self._url.conninfo)
-            opened = connect(self._url, "convertq:web", statement_timeout=STATEMENT_TIMEOUT_SECONDS)
+            resolve_names(self._url)
+            url = self._url.trying_last(self._lost_host)
+            opened = connect(url, "convertq:web", statement_timeout=STATEMENT_TIMEOUT_SECONDS)
             opened.answer_timeout_seconds = ANSWER_TIMEOUT_SECONDS
             with ExitStack() as on_failure:
                 on_failure.callback(opened.close)
@@ -161,7 +184,7 @@ class Connections:
     def _fail_during_outage(self) -> None:
         """During a known outage, one request per second tries to connect and the others fail at once."""
         with self._lock:
-            if not self._reason:
+            if not self._reason or self._is_read_only:  # A read-only server is still read from.
                 return
             if time.monotonic() < self._reconnect_at:
                 raise self._current_outage()
@@ -175,8 +198,10 @@ class Connections:
         self._set_state("")
 
     def _down(self, error: BaseException) -> DatabaseDown:
-        state = error.sqlstate if isinstance(error, psycopg.Error) else None
-        if state and not state.startswith(NOT_CONNECTED):
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            self._set_state(one_line(str(error)), NOT_REACHABLE, is_read_only=True)
+            return self._current_outage()
+        if isinstance(error, psycopg.Error) and error.sqlstate and not server_is_gone(error):
             return DatabaseDown(one_line(str(error)), TIMED_OUT)  # The server is up, but this statement failed.
         if isinstance(error, PoolTimeout | TooManyRequests):  # _connect has kept the reason, if there is one.
             return self._current_outage() if self._reason else DatabaseDown(ALL_IN_USE, ALL_IN_USE)
@@ -191,10 +216,13 @@ class Connections:
         reason = one_line(str(error))
         self._set_state(reason, reason if isinstance(error, SchemaError) else NOT_REACHABLE)
 
-    def _set_state(self, reason: str, public_reason: str = "") -> None:
+    def _set_state(self, reason: str, public_reason: str = "", *, is_read_only: bool = False) -> None:
         """Logs each change between up and down once."""
         with self._lock:
             before, self._reason, self._public_reason = self._reason, reason, public_reason
-        if bool(before) != bool(reason):
+            self._lost_host = self._host if reason else self._lost_host
+            self._is_read_only = is_read_only
+        event = self._down_event if reason else self._up_event
+        if event and bool(before) != bool(reason):
             fields = {"error_message": reason} if reason else {}
-            self._log("db_down" if reason else "db_up", **fields, pid=os.getpid())
+            self._log(event, **fields, pid=os.getpid())

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
 from convertq.queue.config import Config
 from convertq.queue.counters import Counters, aggregate_counters, has_uncounted_events
+from convertq.queue.database.database import Database
 from convertq.queue.queue_state import get_queue_state
 from convertq.queue.status import JobStatus
 from convertq.web.http_error import DatabaseDown
 from convertq.web.pool import Connections
+
+Reading = Callable[[], AbstractContextManager[Database]]
 
 MAX_AGE_SECONDS = 1.0
 MANY_EVENTS = 10_000
@@ -25,20 +30,24 @@ MAX_AGGREGATE_SECONDS = 2.0
 
 
 class QueueStatus:
-    def __init__(self, connections: Connections, config: Config) -> None:
+    def __init__(
+        self, connections: Connections, config: Config, reading: Reading, reads_replica: Callable[[], bool]
+    ) -> None:
         self._connections, self._config = connections, config
+        self._reading, self._reads_replica = reading, reads_replica
         self._lock = threading.Lock()
-        self._answer: dict[str, Any] | DatabaseDown = {}
-        self._read_again_at = 0.0
+        #: By whether it was read from the replica, with the time when it is read again.
+        self._answers: dict[bool, tuple[float, dict[str, Any] | DatabaseDown]] = {}
         self._aggregating = False
 
     def get(self) -> dict[str, Any]:
         """At most a second old; DatabaseDown is kept as long, so that waiting requests do not try one by one."""
+        place = self._reads_replica()
         with self._lock:
-            if time.monotonic() >= self._read_again_at:
-                self._answer = self._read_or_error()
-                self._read_again_at = time.monotonic() + MAX_AGE_SECONDS
-            answer = self._answer
+            read_again_at, answer = self._answers.get(place, (0.0, {}))
+            if time.monotonic() >= read_again_at:
+                answer = self._read_or_error()
+                self._answers[place] = time.monotonic() + MAX_AGE_SECONDS, answer
         if isinstance(answer, DatabaseDown):
             raise DatabaseDown(answer.reason, answer.public_reason)
         return answer
@@ -50,14 +59,14 @@ class QueueStatus:
             return down
 
     def _read(self) -> dict[str, Any]:
-        with self._connections.reading() as database:
+        with self._reading() as database:
             state = get_queue_state(database, self._config)
             queued = Counters(database)("jobs", JobStatus.QUEUED)
             is_behind = has_uncounted_events(database, MANY_EVENTS)
         if is_behind and not self._aggregating:
             self._aggregating = True
             threading.Thread(target=self._aggregate, daemon=True).start()
-        return {"breaker": state["breaker"], "queue_depth": queued}
+        return {"breaker": state["breaker"], "gateways": state["gateways"], "queue_depth": queued}
 
     def _aggregate(self) -> None:
         """Runs in the background, in short statements. It does not wait for a supervisor that aggregates too."""

@@ -61,8 +61,8 @@ def serve(config: Config, listener: socket.socket | None, ready: Callable[[], No
         "control_socket_disable": True,
         "logger_class": type("Bound", (WebLog,), {"write": staticmethod(log)}),
         "when_ready": lambda server: ready(),
-        "post_worker_init": lambda worker: web.connections.open(),  # Processes cannot share connections.
-        "worker_exit": lambda server, worker: web.connections.close(),
+        "post_worker_init": lambda worker: web.open(),
+        "worker_exit": lambda server, worker: web.close(),
     }
     if listener is not None:
         settings["bind"] = [f"fd://{listener.detach()}"]

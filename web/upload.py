@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from convertq.queue.errors import DISK_FULL, Code, StorageError
 from convertq.queue.mapping import MappingNotAllowed, choose_mapping
 from convertq.queue.owned_jobs import count_active_jobs
 from convertq.queue.receiving import ReceivedFile, UploadReceiver
 from convertq.queue.submission import Submission, SubmissionOptions, SubmissionResult, Submitter, TooManyActive
+from convertq.queue.times import WrongTime, choose_times, parse_moment
 from convertq.web.context import web
 from convertq.web.http_error import HttpError, job_must_wait, storage_unavailable, too_many_active
 from convertq.web.multipart_form import FormPart, form_parts
@@ -18,7 +20,7 @@ from convertq.web.upload_body import OVERHEAD_BYTES, UploadBody, too_large
 from flask import Request
 
 PRIORITY = range(-100, 101)
-FIELDS = ("mapping", "priority", "pretty")
+FIELDS = ("mapping", "priority", "pretty", "not_before", "deadline")
 
 
 class UploadForm:
@@ -71,10 +73,14 @@ def receive_upload(request: Request, owner: str) -> Submission:
 def record_upload(received: ReceivedFile, filename: str, fields: Mapping[str, str], owner: str) -> Submission:
     options = _submission_options(fields, owner)
     try:
+        begins, ends = (parse_moment(name, fields.get(name)) for name in ("not_before", "deadline"))
         with web().connections.session(WAIT_WITH_A_FILE_SECONDS) as database:
+            options = replace(options, times=choose_times(database, begins, ends))
             submission = Submitter(database, web().store, web().config).record(received, filename, options)
     except TooManyActive:
         raise too_many_active(web().config.session_max_active) from None
+    except WrongTime as error:
+        raise HttpError(400, str(error)) from None
     if submission.code is Code.NOT_READY:
         raise job_must_wait()
     if submission.how is SubmissionResult.REFUSED:

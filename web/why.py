@@ -17,8 +17,11 @@ SENTENCES = {
     State.STORED: WAITS_FOR_OTHERS,
     State.BLOCKED: WAITS_FOR_OTHERS,
     State.RELEASED: WAITS_FOR_OTHERS,
-    State.PAUSED: BUSY,
+    State.PAUSED: "Paused by the operator of this service",
+    State.HELD: BUSY,
+    State.LIMITED: "Waits until other files of yours are converted",
     State.PARKED: "Set aside: it waits until the operator lets it go on",
+    State.SCHEDULED: "Waits until the time before which it must not begin",
     State.RETRYING: "Waits for attempt {attempts}: {reason}",
     State.QUEUED: "Waits for its turn",
     State.PROCESSING: "Being converted, attempt {attempts}",
@@ -29,6 +32,7 @@ SENTENCES = {
     State.REFUSED: "Refused: {reason}",
     State.FAILED: "Failed: {reason}",
     State.GIVEN_UP: "Given up: {reason}",
+    State.CANCELLED: "Cancelled before it was converted",
 }
 
 

@@ -6,6 +6,7 @@ and for uploads that the server does not know yet.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -21,7 +22,10 @@ STATES: dict[str, dict[str, str]] = {
     JobStatus.UPLOADED: {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "for another file to be done"},
     JobStatus.QUEUED: {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "in line"},
     "held": {"tone": "warn", "icon": "pause", "word": "Paused", "detail": "goes on by itself"},
+    "paused": {"tone": "warn", "icon": "pause", "word": "Paused", "detail": "by the operator"},
+    "limited": {"tone": "idle", "icon": "clock", "word": "Waiting", "detail": "for other files of yours"},
     "parked": {"tone": "idle", "icon": "pause", "word": "Set aside", "detail": "by the operator"},
+    "scheduled": {"tone": "idle", "icon": "clock", "word": "Scheduled", "detail": "begins by itself"},
     "retrying": {"tone": "warn", "icon": "clock", "word": "Trying again", "detail": "after a problem"},
     JobStatus.PROCESSING: {"tone": "busy", "icon": "spin", "word": "Converting", "detail": ""},
     "reading": {"tone": "busy", "icon": "spin", "word": "Reading", "detail": ""},
@@ -30,6 +34,7 @@ STATES: dict[str, dict[str, str]] = {
     JobStatus.COMPLETE: {"tone": "good", "icon": "check", "word": "Ready", "detail": "to download"},
     "expired": {"tone": "idle", "icon": "clock", "word": "Removed", "detail": "was kept for a while"},
     JobStatus.FAILED: {"tone": "bad", "icon": "alert", "word": "Failed", "detail": ""},
+    JobStatus.CANCELLED: {"tone": "idle", "icon": "cross", "word": "Cancelled", "detail": "not converted"},
     "sending": {"tone": "busy", "icon": "up", "word": "Uploading", "detail": ""},
     "unsent": {"tone": "idle", "icon": "up", "word": "Uploading soon", "detail": "others go first"},
     "stalled": {"tone": "warn", "icon": "pause", "word": "Not sent yet", "detail": "tries again by itself"},
@@ -84,6 +89,12 @@ ERRORS: dict[Code, tuple[str, str]] = {
     ),
 }
 
+#: For a job; of a result, EXPIRED says that it was removed.
+LATE = {
+    "what": "It could not be converted in time.",
+    "advice": "Its deadline passed before the converter was free. Try again: then it has no deadline.",
+}
+
 #: Notices above the list; the script shows and hides them.
 BUSY = ("Converter busy — jobs will resume automatically", "You can go on uploading. Nothing is lost.")
 AWAY = (
@@ -108,7 +119,6 @@ PAGE_STATES = {
     State.STORED: JobStatus.UPLOADED,
     State.BLOCKED: JobStatus.UPLOADED,
     State.RELEASED: JobStatus.UPLOADED,
-    State.PAUSED: "held",
     State.LOST: JobStatus.PROCESSING,
     State.MISSING: "expired",
     State.REFUSED: JobStatus.FAILED,
@@ -128,7 +138,7 @@ def display(job: Mapping[str, Any], found: Explanation, max_bytes: int) -> dict[
         "name": job["original_filename"] or NO_NAME,
         "word": STATES[state]["word"],
         "detail": _detail(job, found, STATES[state]["detail"]),
-        "until": found.until if found.state is State.RETRYING else None,
+        "until": found.until if found.state in (State.RETRYING, State.SCHEDULED) else None,
         "help": _help(found, errors_in_words(max_bytes)),
     }
 
@@ -148,7 +158,7 @@ def _detail(job: Mapping[str, Any], found: Explanation, usual: str) -> str:
         case State.REFUSED:
             return "not accepted"
         case State.FAILED | State.GIVEN_UP:
-            return f"after {counted(found.attempt, 'attempt')}"
+            return f"after {counted(found.attempt, 'attempt')}" if found.attempt else "before it began"
     return usual
 
 
@@ -158,7 +168,7 @@ def _help(found: Explanation, errors: Mapping[str, dict[str, str]]) -> dict[str,
         return {**errors[Code.EXPIRED], "detail": ""}
     if found.state not in (State.REFUSED, State.FAILED, State.GIVEN_UP):
         return None
-    words = errors.get(found.error_code or "", errors[Code.UNKNOWN])
+    words = LATE if found.error_code == Code.EXPIRED else errors.get(found.error_code or "", errors[Code.UNKNOWN])
     advice = words["advice"] if found.can_retry or found.state is State.REFUSED else SEND_AGAIN
     return {"what": words["what"], "advice": advice, "detail": f"{found.error_code}: {found.reason or '–'}"}
 
@@ -172,6 +182,17 @@ def with_time_left(shown: Mapping[str, Any], now: datetime) -> str:
     if shown["until"] is None:
         return str(shown["detail"])
     return f"in {span((shown['until'] - now).total_seconds())}, {shown['detail']}"
+
+
+def expected_end(estimate: Mapping[str, Any] | None, now: datetime) -> str:
+    """Empty where nothing can be said, or where that time is over. row.js has the same words."""
+    left = (estimate["done_by"] - now).total_seconds() if estimate else 0.0
+    return f"probably done within {span(_rounded_up(left))}" if left > 0 else ""
+
+
+def _rounded_up(seconds: float) -> float:
+    unit = 3600 if seconds > 3600 else 60 if seconds > 60 else 1
+    return math.ceil(seconds / unit) * unit
 
 
 def span(seconds: float) -> str:

@@ -20,6 +20,7 @@ from convertq.queue.database.database import Database
 from convertq.queue.database.errors import DATABASE_ERRORS, is_full
 from convertq.queue.errors import one_line
 from convertq.queue.manual_retry import explain_refused_retry, retry_job
+from convertq.queue.queue_events import operator_at_terminal
 
 ANSWER_TIMEOUT_SECONDS = 4.0  # then the screen shows the problem
 RETRY_EVERY_SECONDS = 1.0
@@ -136,7 +137,7 @@ def refresh() -> None:
 
 def answer_to_retry(database: Database, job_id: UUID) -> str:
     """The same words that `convertq retry` prints."""
-    if retry_job(database, the_store(), job_id):
+    if retry_job(database, the_store(), job_id, operator_at_terminal()):
         return f"{job_id} queued"
     return f"{job_id}: {in_words(explain_refused_retry(database, job_id))}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from convertq.cli.breaker import COLOURS, in_words, next_probe
 from convertq.cli.formatting import duration, shown
+from convertq.cli.pause import in_words as pause_in_words
 from convertq.cli.table import columns, cut
 from convertq.cli.top.graph import in_ascii, sparkline
 from convertq.cli.top.lists import lists
@@ -17,6 +18,7 @@ from rich.text import Text
 KEYS = "q quit   ↑↓ j k select   r retry   f filter   ? help"
 HELP = "r: queue the selected failed job again   f: all, failed, retrying   ^L: redraw"
 NAME_COLUMNS = len("unfinished ")
+RARE = (JobStatus.UPLOADED, JobStatus.CANCELLED)
 JOBS = {JobStatus.FAILED: "red", JobStatus.PROCESSING: "cyan"}
 
 
@@ -60,7 +62,9 @@ def _header(view: View, width: int | None) -> list[Text]:
         words = f"{view.problem.what} · below: as of {at} · {shown(view.problem.reason)}"
         first = Text(_padded(words, width), style="bold white on red")
     minute = f"last 60s: {snapshot.completed_60s} complete, {snapshot.failed_60s} failed · breaker: "
-    return [first, _jobs(snapshot), Text(minute).append_text(_breaker(snapshot.breaker))]
+    breakers = _breaker(snapshot.breaker, len(snapshot.gateways))
+    lines = [first, _jobs(snapshot), Text(minute).append_text(breakers)]
+    return [*lines, _pauses(snapshot.pauses)] if snapshot.pauses else lines
 
 
 def _jobs(snapshot: Snapshot) -> Text:
@@ -68,12 +72,18 @@ def _jobs(snapshot: Snapshot) -> Text:
     for status in STATUSES:
         number = snapshot.jobs[status]
         waits = f" (oldest {duration(oldest)})" if status == JobStatus.QUEUED and oldest is not None else ""
-        if number or status != JobStatus.UPLOADED:  # which is rare, and the line is short
+        if number or status not in RARE:  # the line is short
             parts.append(Text(f"{number:,} {status}{waits}", style=JOBS.get(status, "") if number else ""))
     return Text("jobs: ").append_text(Text(", ").join(parts))
 
 
-def _breaker(breaker: Row) -> Text:
+def _breaker(breaker: Row, gateways: int = 1) -> Text:
+    """The worst one; of several gateways with its name."""
+    name = f"{breaker['gateway']} " if gateways > 1 else ""
+    return Text(name).append_text(_breaker_state(breaker))
+
+
+def _breaker_state(breaker: Row) -> Text:
     state = Text(in_words(breaker["state"]), style=COLOURS[breaker["state"]])
     calls = f"; {breaker['failures']} of {breaker['calls']} gateway calls failed" if breaker["calls"] else ""
     if breaker["state"] == "closed":
@@ -82,6 +92,10 @@ def _breaker(breaker: Row) -> Text:
     how = " by hand" if breaker["by_hand"] else ""
     words = f"{how} for {duration(breaker['open_seconds'])}; probe: {next_probe(breaker)}{calls}"
     return Text("").append_text(state).append(shown(words))
+
+
+def _pauses(pauses: Sequence[Row]) -> Text:
+    return Text("paused: ").append(shown("; ".join(map(pause_in_words, pauses))), style="yellow")
 
 
 def _graphs(view: View, width: int) -> list[Text]:

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from convertq.queue.breaker_state import get_breaker
+from convertq.queue.breaker_state import get_breakers, worst_of
 from convertq.queue.config import Config
 from convertq.queue.counters import Counters
 from convertq.queue.database.database import Database
 from convertq.queue.explain import State
 from convertq.queue.jobs import list_last_errors
+from convertq.queue.pauses import list_pauses
 from convertq.queue.servers import count_workers, get_servers, is_shown
 from convertq.queue.stats import count_last_outcomes, get_queue_age
 from convertq.queue.status import JobStatus
 
 Row = dict[str, Any]
-STATUSES = (JobStatus.QUEUED, JobStatus.PROCESSING, JobStatus.FAILED, JobStatus.UPLOADED, JobStatus.COMPLETE)
+STATUSES = (
+    JobStatus.QUEUED, JobStatus.PROCESSING, JobStatus.FAILED, JobStatus.UPLOADED, JobStatus.COMPLETE,
+    JobStatus.CANCELLED,
+)  # fmt: skip
 MAX_ERRORS = 50  # `convertq list` shows more
 #: The filters of the list of errors, and the states that each shows.
 ERROR_STATES: dict[str, list[State]] = {
@@ -38,9 +42,11 @@ class Snapshot:
     completed_10s: int
     completed_60s: int
     failed_60s: int
-    breaker: Row
+    breaker: Row  # of the gateway that is worst off
+    gateways: dict[str, dict[str, Any]]
     servers: Sequence[Row]
     errors: Sequence[Row]
+    pauses: Sequence[Row] = ()
 
     @property
     def rate(self) -> float:
@@ -82,9 +88,11 @@ def take_snapshot(database: Database, config: Config, shows: str = "all") -> Sna
         **outcomes,
         jobs={status: counters("jobs", status) for status in STATUSES},
         oldest_queued_seconds=get_queue_age(database),
-        breaker=get_breaker(database, config),
+        breaker=worst_of(gateways := get_breakers(database, config)),
+        gateways=gateways,
         servers=[server for server in get_servers(database, config) if is_shown(server)],
         errors=list_last_errors(database, ERROR_STATES[shows], MAX_ERRORS),
+        pauses=list_pauses(database),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import psycopg
 from convertq import sql
 from convertq.queue.database.timestamp_loaders import TIMESTAMP_ADAPTERS
-from convertq.queue.database.url import DatabaseUrl
+from convertq.queue.database.url import DatabaseUrl, Host
 from psycopg import IsolationLevel
 from psycopg.rows import DictRow, dict_row
 
@@ -61,6 +61,7 @@ class BoundedConnection(psycopg.Connection[DictRow]):
 
     answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
     is_pooled: bool = False  # a transaction pooler is in between: session settings and locks do not last
+    host: Host | None = None  # the one of several that it is connected to
     limits: SessionLimits  # as requested; a pooler may drop them silently
 
     def expect_pooler(self) -> None:
@@ -99,7 +100,7 @@ def connect(
     """Opens a connection in autocommit mode: no transaction is open unless the code begins one."""
     chosen = {name: value for name, value in url.parameters.items() if name in CONNECTION_DEFAULTS}
     settings: dict[str, Any] = {**CONNECTION_DEFAULTS, **chosen}
-    settings |= {"application_name": application_name, "client_encoding": "UTF8"}
+    settings |= {**url.host_parameters, "application_name": application_name, "client_encoding": "UTF8"}
     limits = SessionLimits(int(statement_timeout * 1000), LOCK_TIMEOUT_SECONDS * 1000)
     if not url.pooled:
         ours = _session_options(limits, url.schema, claims=claims)
@@ -118,7 +119,7 @@ def _open(url: DatabaseUrl, settings: dict[str, Any], limits: SessionLimits, *, 
     connection = BoundedConnection.connect(
         url.conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=1, context=TIMESTAMP_ADAPTERS, **settings
     )
-    connection.limits = limits
+    connection.limits, connection.host = limits, url.host_of(connection.info.host, connection.info.port)
     if pooled:
         connection.expect_pooler()
     try:

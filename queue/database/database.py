@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -15,31 +16,78 @@ from convertq.queue.database.connection import (
     SessionLimits,
     connect,
 )
-from convertq.queue.database.errors import SchemaError
+from convertq.queue.database.errors import DATABASE_ERRORS, READ_ONLY, SchemaError, server_is_gone
 from convertq.queue.database.pipeline import BEGIN, COMMIT, Pipeline, Statement
 from convertq.queue.database.unreadable_row import UnreadableRow
 from convertq.queue.database.url import DatabaseUrl
 from psycopg.rows import DictRow
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+RECONNECT_SECONDS = 20.0  # A standby is promoted in less, where something promotes it by itself.
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """How a connection that is lost in the middle of a change is replaced, so that the change can be looked up."""
+
+    connect: Callable[[], BoundedConnection]
+    several_hosts: bool  # otherwise a server that is read-only stays so
+    seconds: float = RECONNECT_SECONDS
 
 
 class Database:
     """One connection and its schema. It is not shared between processes or threads."""
 
-    def __init__(self, connection: BoundedConnection, schema: str) -> None:
+    def __init__(self, connection: BoundedConnection, schema: str, reopening: Reopening | None = None) -> None:
+        self.schema, self._reopening = schema, reopening
+        self._use(connection)
+
+    def _use(self, connection: BoundedConnection) -> None:
         self.connection = connection
-        self.schema = schema
-        self.pipeline = Pipeline(connection, schema)
+        self.pipeline = Pipeline(connection, self.schema)
 
     @classmethod
-    def open(cls, url: DatabaseUrl, application_name: str, *, claims: bool = False) -> Database:
+    def open(cls, url: DatabaseUrl, application_name: str, *, claims: bool = False, reopens: bool = False) -> Database:
         """Raises psycopg.Error when it is not reachable, SchemaError when its tables do not fit this version."""
         database = cls(connect(url, application_name, claims=claims), url.schema)
+        if reopens:
+            database._reopening = Reopening(
+                lambda: connect(url.trying_last(database.connection.host), application_name, claims=claims),
+                len(url.hosts) > 1,
+            )
         try:
             database.check_schema()
         except BaseException:
             database.close()
             raise
         return database
+
+    def reconnect_after(self, error: psycopg.Error) -> bool:
+        """Replaces the connection if this error means that the server is gone; False: it does not, or no server can be
+        reached."""
+        reopening = self._reopening
+        if reopening is None or not server_is_gone(error):
+            return False
+        if error.sqlstate == READ_ONLY and not reopening.several_hosts:
+            return False
+        self.close()
+        retrying = Retrying(
+            retry=retry_if_exception_type(DATABASE_ERRORS), stop=stop_after_delay(reopening.seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=1.0),
+        )  # fmt: skip
+        try:
+            retrying(self._reconnect, reopening)
+        except RetryError:
+            return False
+        return True
+
+    def _reconnect(self, reopening: Reopening) -> None:
+        self._use(reopening.connect())
+        try:
+            self.check_schema()
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, statement: str, /, **parameters: Any) -> list[DictRow]:
         """Raises UnreadableRow when the statement was executed and a value in its answer cannot be loaded."""
@@ -69,15 +117,24 @@ class Database:
             yield
 
     @contextmanager
-    def pipelined_transaction(self, *statements: Statement) -> Iterator[list[list[DictRow]]]:
-        """The rows of each statement, in a transaction of two round trips: BEGIN goes with the statements.
+    def pipelined_transaction(
+        self, *statements: Statement, at_commit: Sequence[Statement] = ()
+    ) -> Iterator[list[list[DictRow]]]:  # fmt: skip
+        """The rows of each statement, in a transaction of two round trips: BEGIN goes with the statements, and COMMIT
+        with those that are in `at_commit` by the end of the block.
 
-        It does not work behind a pooler, where a prepared statement may be missing on the next server connection.
+        Behind a pooler each is a round trip: a prepared statement may be missing on the next server connection.
         """
+        if self.connection.is_pooled:
+            with self.transaction():
+                yield [self.run(name, **parameters) for name, parameters in statements]
+                for name, parameters in at_commit:
+                    self.run(name, **parameters)
+            return
         try:
             _, *rows = self.pipeline.run(BEGIN, *statements)
             yield rows
-            self.pipeline.run(COMMIT)
+            self.pipeline.run(*at_commit, COMMIT)
         except BaseException:
             if not self.connection.closed:
                 self.connection.rollback()

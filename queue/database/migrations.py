@@ -157,7 +157,7 @@ def _apply_outside(database: Database, migration: Migration) -> Migration:
     """May be interrupted anywhere and run again: it is recorded last, and what is half built is dropped first."""
     if database.connection.is_pooled:
         what = f"migration {migration.version} ({migration.name}) cannot be applied through a transaction pooler"
-        raise MigrationError(f"{what}: name PostgreSQL itself in DATABASE_URL for `convertq migrate`")
+        raise MigrationError(f"{what}: name PostgreSQL itself in DATABASE_DIRECT_URL")
     with _session_lock(database):
         now = {state.version: state.state for state in migration_states(database)}
         if now[migration.version] != "pending":

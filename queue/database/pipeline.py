@@ -10,7 +10,7 @@ import re
 import secrets
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Statement = tuple[str, dict[str, Any]]  # the name of a file in sql/queries, and its parameters
 BEGIN: Statement = ("BEGIN", {})
 COMMIT: Statement = ("COMMIT", {})
+#: The statements of a worker take a few milliseconds of CPU: after this time one waits for something else.
+SLOW_ANSWER_SECONDS = 0.01
 
 
 ANSWERED = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
@@ -48,6 +50,7 @@ class Pipeline:
         self._prefix = f"convertq_{secrets.token_hex(4)}"  # unlike any other name prepared on this connection
         self._prepared: dict[str, Prepared] = {}
         self._readers: dict[str, RowReader] = {}  # by the name of the statement
+        self.when_slow: Callable[[], None] | None = None  # called when an answer is slow
         self._poll = select.poll()
         self._poll.register(connection.pgconn.socket, select.POLLIN)
 
@@ -119,6 +122,8 @@ class Pipeline:
         if sends:
             poll = select.poll()
             poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
+        if self.when_slow is not None and not poll.poll(1000 * SLOW_ANSWER_SECONDS):
+            self.when_slow()
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             self._connection.close_unanswered()
         pgconn.consume_input()

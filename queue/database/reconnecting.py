@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 from convertq.queue.database.database import Database
 from convertq.queue.database.errors import DATABASE_ERRORS, SchemaError, server_is_gone
-from convertq.queue.database.url import DatabaseUrl
+from convertq.queue.database.url import DatabaseUrl, Host
 from convertq.queue.errors import one_line
 from convertq.queue.log.lines import Log
 from tenacity import RetryCallState, RetryError, Retrying, retry_if_exception_type, wait_random_exponential
@@ -20,13 +20,14 @@ class ReconnectingDatabase:
     def __init__(self, url: DatabaseUrl, log: Log, name: Callable[[], str], *, claims: bool = False) -> None:
         self._url, self._log, self._name, self._claims = url, log, name, claims
         self.current: Database | None = None
+        self._lost_host: Host | None = None
         self._logged_state = ""
 
     def open(self) -> Database:
         """Returns the open connection, or opens one without retries. Raises one of DATABASE_ERRORS."""
         if self.current is None:
             name = self._name()
-            database = Database.open(self._url, name, claims=self._claims)
+            database = Database.open(self._url.trying_last(self._lost_host), name, claims=self._claims)
             end_sessions(database, name)  # the last commit of the previous connection may still be under way
             self.current = database
         return self.current
@@ -60,6 +61,7 @@ class ReconnectingDatabase:
 
     def drop(self, error: BaseException) -> None:
         if self.current is not None:
+            self._lost_host = self.current.connection.host
             self.current.close()
             self.current = None
         state = "without its schema" if isinstance(error, SchemaError) else "down"

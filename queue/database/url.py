@@ -1,11 +1,14 @@
-"""DATABASE_URL as Prisma and libpq both write it: what libpq gets to see of it, and the schema that it names."""
+"""The URL of a database as Prisma and libpq both write it: what libpq gets to see of it, its schema and its hosts."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import psycopg
@@ -26,8 +29,23 @@ PRISMA_PARAMETERS = frozenset(
 WHOLE_NUMBERS = (
     "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
 )  # fmt: skip
+DEFAULT_PORT = "5432"
+TARGET = "target_session_attrs"
+READ_WRITE, PREFER_STANDBY = "read-write", "prefer-standby"
 NO_SSLMODE = "none: read the parameters and stop"
 NOWHERE = "/nonexistent/convertq"
+
+
+class Host(NamedTuple):
+    """One of the servers that a URL names, as libpq has it: an address without a name has a hostaddr alone."""
+
+    host: str
+    hostaddr: str
+    port: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.host or self.hostaddr or 'the local socket'}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -37,17 +55,40 @@ class DatabaseUrl:
     pooled: bool  # whether the URL says that a transaction pooler is in between
     #: what libpq makes of it, with the service file, the environment and the defaults; without the password
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    names_schema: bool = False  # otherwise the schema is the default
+    hosts: tuple[Host, ...] = ()  # in the order in which they are tried
 
     @property
     def shown(self) -> str:
-        """The address for people, without the password."""
+        """The addresses for people, without the password."""
         known = self.parameters
-        host, port = known.get("host") or "the local socket", known.get("port") or 5432
-        return f"{host}:{port}/{known.get('dbname') or known.get('user') or ''}"
+        return f"{','.join(host.shown for host in self.hosts)}/{known.get('dbname') or known.get('user') or ''}"
+
+    @property
+    def host_parameters(self) -> dict[str, str]:
+        """For psycopg, which tries several hosts one by one, each with its own timeout, if it is told of them: of those
+        in a service file or in PGHOST it does not know."""
+        if len(self.hosts) < 2:
+            return {}
+        columns = {name: [getattr(host, name) for host in self.hosts] for name in Host._fields}
+        return {name: ",".join(values) for name, values in columns.items() if any(values)}
+
+    def host_of(self, host: str, port: int) -> Host | None:
+        """The host that an open connection names as its own."""
+        return next((each for each in self.hosts if (each.host or each.hostaddr, each.port) == (host, str(port))), None)
+
+    def trying_last(self, lost: Host | None) -> DatabaseUrl:
+        """For a process that has lost this host: another one may be the primary now, and while the lost one is silent,
+        trying it takes as long as the connect timeout."""
+        others = tuple(host for host in self.hosts if host != lost)
+        return replace(self, hosts=others + tuple(host for host in self.hosts if host == lost))
 
 
-def parse_database_url(text: str) -> DatabaseUrl:
-    """Raises ValueError with a message that shows no secret."""
+def parse_database_url(text: str, *, several_hosts: str = READ_WRITE) -> DatabaseUrl:
+    """`several_hosts` is the target_session_attrs of a URL that names several hosts and no target_session_attrs.
+
+    Raises ValueError with a message that shows no secret.
+    """
     if not text.startswith(SCHEMES):
         raise ValueError(SHAPE)
     base, query = _split_query(text)
@@ -57,11 +98,36 @@ def parse_database_url(text: str) -> DatabaseUrl:
         raise ValueError(
             f"its schema {schema[:80]!r} must be a name of letters, digits and _, not starting with a digit"
         )
-    kept = [part for part in query if unquote(part.partition("=")[0]) not in PRISMA_PARAMETERS]
-    conninfo = f"{base}?{'&'.join(kept)}" if any(kept) else base
-    parameters = _resolved(conninfo)
-    _refuse_what_libpq_refuses(conninfo, parameters)
-    return DatabaseUrl(conninfo, schema, named.get("pgbouncer", "").lower() == "true", parameters)
+    kept = [part for part in query if part and unquote(part.partition("=")[0]) not in PRISMA_PARAMETERS]
+    parameters = _resolved(_joined(base, kept))
+    _refuse_what_libpq_refuses(_joined(base, kept), parameters)
+    hosts = _hosts(parameters)
+    if len(hosts) > 1 and not _chooses_session(named, parameters):
+        kept.append(f"{TARGET}={several_hosts}")
+    pooled = named.get("pgbouncer", "").lower() == "true"
+    return DatabaseUrl(_joined(base, kept), schema, pooled, parameters, "schema" in named, hosts)
+
+
+def parse_read_url(text: str) -> DatabaseUrl:
+    """Of several hosts the first standby that answers is read from."""
+    return parse_database_url(text, several_hosts=PREFER_STANDBY)
+
+
+def _joined(base: str, query: list[str]) -> str:
+    return f"{base}?{'&'.join(query)}" if query else base
+
+
+def _chooses_session(named: Mapping[str, str], parameters: Mapping[str, str]) -> bool:
+    """libpq completes `any` where nobody chooses; a service file that chooses `any` cannot be told from that."""
+    return TARGET in named or "PGTARGETSESSIONATTRS" in os.environ or parameters.get(TARGET, "any") != "any"
+
+
+def _hosts(parameters: Mapping[str, str]) -> tuple[Host, ...]:
+    """As libpq pairs the three lists, whose lengths it has checked: one port serves all hosts."""
+    names, addresses, ports = (parameters.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
+    places = list(zip_longest(names, addresses, fillvalue=""))
+    each_port = ports * len(places) if len(ports) == 1 else ports
+    return tuple(Host(*place, port.strip() or DEFAULT_PORT) for place, port in zip(places, each_port, strict=True))
 
 
 def _split_query(text: str) -> tuple[str, list[str]]:

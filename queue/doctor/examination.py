@@ -11,7 +11,7 @@ from convertq.queue.config import Config, ConfigError, read_config
 from convertq.queue.database.connection import connect
 from convertq.queue.database.database import Database
 from convertq.queue.database.errors import OWN_LIMIT_IS_REACHED, is_full
-from convertq.queue.doctor import host, plans, queue, server, sessions
+from convertq.queue.doctor import host, plans, queue, replication, server, sessions
 from convertq.queue.doctor.finding import CheckContext, Finding, State, bad, ok, warn
 from convertq.queue.errors import one_line
 from convertq.queue.settings import SETTINGS
@@ -24,11 +24,13 @@ HOST_CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 SERVER_CHECKS: tuple[Check, ...] = (
     server.check_database, server.check_version, server.check_encoding, server.check_clock, server.check_pooler,
+    replication.check_replication, replication.check_direct, replication.check_replica,
     server.check_connections, server.check_autovacuum, sessions.check_idle_sessions,
 )  # fmt: skip
 TABLE_CHECKS: tuple[Check, ...] = (
     sessions.check_vacuum, plans.check_plans, queue.check_leases, queue.check_servers, queue.check_breaker,
-    queue.check_queue, queue.check_history, queue.check_sources, queue.check_results,
+    queue.check_routes, queue.check_owners, queue.check_pauses, queue.check_queue, queue.check_history,
+    queue.check_sources, queue.check_results,
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import requests
 from convertq.queue.doctor.finding import CheckContext, Finding, bad, ok, warn
+from convertq.queue.gateway import DEFAULT_GATEWAY, Gateway
 from urllib3.exceptions import ProtocolError
 
 GATEWAY_TIMEOUT_SECONDS = 5.0
@@ -33,30 +34,39 @@ def check_disk(context: CheckContext) -> Finding:
 
 def check_descriptors(context: CheckContext) -> Finding:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = BASE_DESCRIPTORS + DESCRIPTORS_PER_WORKER * context.config.worker_concurrency
-    summary = f"{allowed} open files allowed, {needed} needed for {context.config.worker_concurrency} workers"
+    workers = context.config.worker_concurrency.most
+    needed = BASE_DESCRIPTORS + DESCRIPTORS_PER_WORKER * workers
+    summary = f"{allowed} open files allowed, {needed} needed for {workers} workers"
     if 0 <= allowed < needed:  # -1: no limit
         return bad("descriptors", summary, f"ulimit -n {needed}, or LimitNOFILE={needed} in the unit")
     return ok("descriptors", summary)
 
 
-def check_gateway(context: CheckContext) -> Finding:
-    if not context.config.gateway_url:
-        return warn("gateway", "GATEWAY_URL is not set", "set it where workers run; elsewhere it is not needed")
+def check_gateway(context: CheckContext) -> list[Finding]:
+    if not (context.config.gateways_file or context.config.gateway_url):
+        return [warn("gateway", "GATEWAY_URL is not set", "set it where workers run; elsewhere it is not needed")]
+    return [_check_one_gateway(gateway) for gateway in context.config.gateways]
+
+
+def _check_one_gateway(gateway: Gateway) -> Finding:
+    is_default = gateway.name == DEFAULT_GATEWAY
+    name = "gateway" if is_default else f"gateway {gateway.name}"
     started_at = time.monotonic()
     try:
-        status = _request_health(context)
+        status = _request_health(gateway)
     except requests.RequestException as error:
-        where = urlsplit(context.config.gateway_url)
+        where = urlsplit(gateway.url)
         what = f"no answer from {where.hostname}:{where.port or where.scheme}: {_in_words(error)}"
-        return bad("gateway", what, "check GATEWAY_URL, and that the gateway runs")
+        setting = "GATEWAY_URL" if is_default else "its url in GATEWAYS_FILE"
+        return bad(name, what, f"check {setting}, and that the gateway runs")
     took = f"{(time.monotonic() - started_at) * 1000:.0f} ms"
-    path = context.config.gateway_health_path
+    path = gateway.health_path
     if 200 <= status < 300:
-        return ok("gateway", f"healthy: {path} answers {status} in {took}")
+        return ok(name, f"healthy: {path} answers {status} in {took}")
     if status in (404, 405):
-        return ok("gateway", f"it answers, but has no {path} ({status}): counts as healthy")
-    return bad("gateway", f"{path} answers {status}", "look at the gateway's log, or set GATEWAY_HEALTH_PATH")
+        return ok(name, f"it answers, but has no {path} ({status}): counts as healthy")
+    setting = "GATEWAY_HEALTH_PATH" if is_default else "its health_path"
+    return bad(name, f"{path} answers {status}", f"look at the gateway's log, or set {setting}")
 
 
 def _in_words(error: requests.RequestException) -> str:
@@ -70,7 +80,7 @@ def _in_words(error: requests.RequestException) -> str:
     return "it cannot be reached"
 
 
-def _request_health(context: CheckContext) -> int:
-    url = f"{context.config.gateway_url}{context.config.gateway_health_path}"
+def _request_health(gateway: Gateway) -> int:
+    url = f"{gateway.url}{gateway.health_path}"
     with requests.get(url, timeout=GATEWAY_TIMEOUT_SECONDS, allow_redirects=False, stream=True) as response:
         return response.status_code

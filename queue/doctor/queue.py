@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import UUID
 
 from convertq.queue.doctor.finding import CheckContext, Finding, bad, ok, warn
 from convertq.queue.event_partitions import AHEAD, make_event_partitions
+from convertq.queue.gateway import DEFAULT_GATEWAY, digest_of
+from convertq.queue.quantities import counted
 from convertq.queue.reclaim import reclaim_all
 from convertq.queue.status import JobStatus
 from psycopg.rows import DictRow
@@ -19,6 +22,7 @@ LOCKED_FOR_SECONDS = 5.0
 def _inspect(context: CheckContext) -> DictRow:
     return context.database.run(
         "inspect_queue",
+        gateways=context.config.gateway_names,
         heartbeat_timeout=context.config.worker_heartbeat_timeout_sec,
         longest_wait=context.limits.queue_wait_seconds,
     )[0]
@@ -45,7 +49,7 @@ def check_queue(context: CheckContext) -> Finding:
     if not queue["active_servers"]:
         return bad("queue", f"{queued}, and no server is active", "start one: convertq worker run")
     waits = queue["first_waits"] or 0.0
-    if waits <= context.limits.queue_wait_seconds or queue["breaker"] != "closed":
+    if waits <= context.limits.queue_wait_seconds:
         return ok("queue", queued)
     if queue["claims_go_on"]:
         return warn("queue", f"{queued}; the first waits for {waits / 60:.0f} min", "workers are busy: add some")
@@ -65,14 +69,65 @@ def check_servers(context: CheckContext) -> Finding:
     return ok("servers", summary)
 
 
-def check_breaker(context: CheckContext) -> Finding:
+def check_breaker(context: CheckContext) -> list[Finding]:
+    found = _inspect(context)["breakers"]
+    return [_judge_breaker(breaker) for breaker in found] or [ok("breaker", "closed")]
+
+
+def _judge_breaker(breaker: Mapping[str, Any]) -> Finding:
+    is_default = breaker["gateway"] == DEFAULT_GATEWAY
+    name = "breaker" if is_default else f"breaker {breaker['gateway']}"
+    since = f"{breaker['state'].replace('_', '-')} for {breaker['seconds']:.0f} s"
+    if breaker["by_hand"]:
+        option = "" if is_default else f" --gateway {breaker['gateway']}"
+        return warn(name, f"{since}, by hand: nothing is claimed", f"convertq breaker close{option}")
+    return bad(name, f"{since}: the gateway fails", "look at the gateway; it closes by itself")
+
+
+def check_routes(context: CheckContext) -> list[Finding]:
+    """Whether the active servers describe the same gateways, and whether each queued job has one that works on it."""
+    rows = context.database.run(
+        "inspect_routes", heartbeat_timeout=context.config.worker_heartbeat_timeout_sec,
+        digest=digest_of(context.config.gateways),
+    )  # fmt: skip
+    findings = [
+        warn(
+            "routes",
+            f"jobs of the mapping {row['mapping']!r} wait for the gateway {row['gateway']}, which no active server has",
+            "start a server whose GATEWAYS_FILE has it, or submit the files with another mapping",
+        )
+        for row in rows
+        if row["mapping"] is not None
+    ]
+    differing = [row["server"] for row in rows if row["server"] is not None]
+    if differing:
+        what = f"the gateways of {counted(len(differing), 'server')} are not those of this host: {', '.join(differing)}"
+        findings.append(
+            warn("routes", what, "give every host the same GATEWAYS_FILE, and restart; the smallest max_calls counts")
+        )
+    names = context.config.gateway_names
+    return findings or [ok("routes", f"every active server has the same {counted(len(names), 'gateway')}")]
+
+
+def check_owners(context: CheckContext) -> Finding:
+    """Whether the active servers have the settings that are in force, which the last start has set."""
+    rows = context.database.run("inspect_fair_share", heartbeat_timeout=context.config.worker_heartbeat_timeout_sec)
+    turns, most = rows[0]["takes_turns"], rows[0]["owner_max_running"]
+    in_force = f"FAIR_SHARE={int(turns)}, OWNER_MAX_RUNNING={most}"
+    differing = [row["server"] for row in rows if row["server"] is not None]
+    if differing:
+        what = f"{in_force} is in force, and {counted(len(differing), 'server')} started with others"
+        remedy = "give every host the same settings, and restart; the last start counts"
+        return warn("owners", f"{what}: {', '.join(differing)}", remedy)
+    return ok("owners", f"{in_force}, the same on every active server")
+
+
+def check_pauses(context: CheckContext) -> Finding:
     queue = _inspect(context)
-    if queue["breaker"] == "closed":
-        return ok("breaker", "closed")
-    since = f"{queue['breaker'].replace('_', '-')} for {(queue['now'] - queue['opened_at']).total_seconds():.0f} s"
-    if queue["by_hand"]:
-        return warn("breaker", f"{since}, by hand: nothing is claimed", "convertq breaker close")
-    return bad("breaker", f"{since}: the gateway fails", "look at the gateway; it closes by itself")
+    if not queue["pauses"]:
+        return ok("pauses", "nothing is paused")
+    since = (queue["now"] - queue["paused_at"]).total_seconds()
+    return warn("pauses", f"{queue['pauses']} in force, the first for {since:.0f} s", "convertq stats; convertq resume")
 
 
 def check_history(context: CheckContext) -> Finding:

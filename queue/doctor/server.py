@@ -64,8 +64,10 @@ def check_clock(context: CheckContext) -> Finding:
 
 def check_pooler(context: CheckContext) -> Finding:
     if context.database.connection.is_pooled:
-        what = "session settings are refused: no statement limit, no wake-ups, nothing prepared"
-        return warn("pooler", what, "connect the workers to PostgreSQL itself, or to a pool in session mode")
+        wake_ups = "" if context.config.database_direct_url else "no wake-ups, "
+        what = f"session settings are refused: no statement limit, {wake_ups}nothing prepared"
+        remedy = "connect the workers to PostgreSQL itself, or to a pool in session mode"
+        return warn("pooler", what, f"{remedy}{', or set DATABASE_DIRECT_URL for wake-ups' if wake_ups else ''}")
     return ok("pooler", "session settings are in force")
 
 
@@ -74,7 +76,7 @@ def make_room(limit: str) -> str:
 
 
 def check_connections(context: CheckContext) -> Finding:
-    server, needed = context.server, context.config.worker_concurrency + SPARE
+    server, needed = context.server, context.config.worker_concurrency.most + SPARE
     usable = server["max_connections"] - server["reserved_connections"]
     free = max(0, usable - server["used_connections"])  # a superuser may use those that are reserved
     summary = f"{free} of {usable} connections are free, convertq has {server['convertq_connections']}"

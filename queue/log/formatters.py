@@ -23,7 +23,8 @@ class JsonLineFormatter(logging.Formatter):
         self._second, self._date_and_time = 0, ""
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._encode({"timestamp": self.formatTime(record), "level": record.levelname, **_fields_of(record)})
+        fields = self._encode(_fields_of(record))
+        return f'{{"timestamp": "{self.formatTime(record)}", "level": "{record.levelname}", {fields[1:]}'
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - of logging
         """Formats the date once a second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -48,11 +49,15 @@ class Log:
         return self._logger.isEnabledFor(LEVELS[event])
 
     def write(self, event: str, fields: dict[str, Any]) -> None:
-        """Unlike the methods of a logger, this does not find out which function called it."""
+        """Unlike the methods of a logger, this does not find out which function called it, and has no filters."""
         if job_id := fields.get("job_id"):
             fields["job_id"] = fields["correlation_id"] = str(job_id)
-        origin = {"event": event, "server": self.server, "worker": self.worker, "environment": self._environment}
-        self._logger.handle(EventRecord(LEVELS[event], origin | fields))
+        known = {
+            "event": event, "server": self.server, "worker": self.worker, "environment": self._environment, **fields
+        }  # fmt: skip
+        record = EventRecord(LEVELS[event], known)
+        for handler in self._logger.handlers:
+            handler.handle(record)
 
 
 def set_up_logging(config: Config) -> None:
@@ -78,7 +83,12 @@ def _log_file_problem(stderr: logging.Handler, record: logging.LogRecord, reason
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Works like its parent class, but takes no second lock to flush."""
+    """Works like its parent class, but has no filters, and takes no second lock to flush."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        with self.lock or contextlib.nullcontext():
+            self.emit(record)
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

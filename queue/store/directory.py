@@ -73,6 +73,16 @@ class DirectoryStore:
     def is_working(self) -> bool:
         return True
 
+    @property
+    def bytes_moved(self) -> int:
+        return 0
+
+    def abort_transfers(self) -> None:
+        """A system call on a file cannot be ended from outside."""
+
+    def permit_transfers(self) -> None:
+        """Nothing was aborted."""
+
     def check_access(self) -> list[Finding]:
         named = {"UPLOADS_DIR": self.uploads, "RESULTS_DIR": self.results}
         return [check_directory(variable, path) for variable, path in named.items()]

@@ -11,6 +11,7 @@ from convertq.queue.store.regular_file import create, discard, rename_into_place
 class DirectorySource:
     def __init__(self, directory: str, upload_id: UUID) -> None:
         self._directory, self._temporary = directory, f"{directory}/.{upload_id}.0.upload.part"
+        self._place = self._temporary  # where the file is now
 
     def create(self) -> BinaryIO:
         return create(self._temporary)
@@ -19,7 +20,11 @@ class DirectorySource:
         sync(sink)
 
     def put(self, job_id: UUID) -> None:
-        rename_into_place(self._temporary, f"{self._directory}/{job_id}.pdf")
+        """May be repeated, by a submission whose transaction was lost after this."""
+        target = f"{self._directory}/{job_id}.pdf"
+        if self._place != target:
+            rename_into_place(self._place, target)
+            self._place = target
 
     def discard(self) -> None:
         discard(self._temporary)

@@ -142,6 +142,16 @@ class Store(Protocol):
     def is_working(self) -> bool:
         """Called after an error: False means that the store as a whole fails, and that this host pauses."""
 
+    @property
+    def bytes_moved(self) -> int:
+        """Counts up while this process transfers files over the network: a long transfer is not a hung one."""
+
+    def abort_transfers(self) -> None:
+        """Called from another thread: every transfer of this process fails at once, until `permit_transfers`."""
+
+    def permit_transfers(self) -> None:
+        """Called when an attempt has ended."""
+
     def check_access(self) -> list[Finding]:
         """For `convertq doctor`: whether this host can read and write."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
@@ -17,11 +17,10 @@ from convertq.queue.doctor.finding import Finding
 from convertq.queue.errors import StorageError
 from convertq.queue.job import ClaimedJob
 from convertq.queue.storage_url import StorageUrl
-from convertq.queue.store.content_hash import sha256_of
 from convertq.queue.store.directory import DirectoryStore
 from convertq.queue.store.protocol import JobId, OpenResult, OpenSource, Removed, StoredFile
 from convertq.queue.store.s3_availability import Availability
-from convertq.queue.store.s3_bucket import SHA256_METADATA, Bucket, ListedObject
+from convertq.queue.store.s3_bucket import Bucket, ListedObject
 from convertq.queue.store.s3_checks import check_storage
 from convertq.queue.store.s3_client import S3Client
 from convertq.queue.store.s3_keys import Keys
@@ -66,6 +65,16 @@ class S3Store:
     def is_working(self) -> bool:
         return self._availability.is_working()
 
+    @property
+    def bytes_moved(self) -> int:
+        return self._bucket.client.bytes_moved
+
+    def abort_transfers(self) -> None:
+        self._bucket.client.abort()
+
+    def permit_transfers(self) -> None:
+        self._bucket.client.permit()
+
     def check_access(self) -> list[Finding]:
         return [*self._temporary.check_access(), *check_storage(self._bucket, self._keys)]
 
@@ -93,16 +102,24 @@ class S3Store:
         """It is read whole before the gateway is called: an error of the storage is none of the gateway's."""
         key = self._keys.source(job_id)
         answer = self._bucket.get(key)
-        size, sha256 = int(answer.headers.get("Content-Length", 0)), answer.headers.get(SHA256_METADATA, "")
-        file: BinaryIO = io.BytesIO() if size <= MEMORY_BYTES else open_unnamed(self._temporary.uploads)
+        size, sha256 = answer.size, answer.sha256
+        with ObjectReader(self._bucket, key, size, answer.etag, answer) as reader:
+            if size <= MEMORY_BYTES:
+                content = reader.readall()
+                _check_content(len(content), size, sha256, lambda: hashlib.sha256(content).hexdigest())
+                return OpenSource(io.BytesIO(content), size)
+            return OpenSource(self._copy_to_disk(reader, size, sha256), size)
+
+    def _copy_to_disk(self, reader: ObjectReader, size: int, sha256: str) -> BinaryIO:
+        file = open_unnamed(self._temporary.uploads)
         try:
-            with ObjectReader(self._bucket, key, size, answer.headers.get("ETag", "").strip('"'), answer) as reader:
-                shutil.copyfileobj(reader, file, COPY_BYTES)
-            _check_content(file, size, sha256)
+            digest = copy_and_hash(reader, file)
+            _check_content(file.tell(), size, sha256, lambda: digest)
+            file.seek(0)
         except BaseException:
             file.close()
             raise
-        return OpenSource(file, size)
+        return file
 
     # -- results: a location counts only if it has the form of a key of this job --
 
@@ -202,11 +219,17 @@ def open_unnamed(directory: Path) -> BinaryIO:
     return file
 
 
-def _check_content(file: BinaryIO, size: int, sha256: str) -> None:
-    """Leaves the file at its beginning. Another program may have stored it without its hash."""
-    if file.tell() != size:
+def copy_and_hash(reader: ObjectReader, file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := reader.read(COPY_BYTES):
+        digest.update(piece)
+        file.write(piece)
+    return digest.hexdigest()
+
+
+def _check_content(found: int, size: int, sha256: str, hash_content: Callable[[], str]) -> None:
+    """Another program may have stored it without its hash."""
+    if found != size:
         raise StorageError("the source arrived incomplete")
-    file.seek(0)
-    if sha256 and sha256_of(file) != sha256:
+    if sha256 and hash_content() != sha256:
         raise StorageError("the source arrived with another content than it was stored with")
-    file.seek(0)

@@ -7,7 +7,7 @@ import errno
 import hashlib
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,10 +16,9 @@ from urllib.parse import unquote
 from xml.sax.saxutils import escape
 
 from convertq.queue.errors import StorageError
+from convertq.queue.store.s3_answer import SHA256_METADATA, StorageAnswer
 from convertq.queue.store.s3_client import NOT_FOUND, PRECONDITION_FAILED, Request, S3Client
-from urllib3.response import BaseHTTPResponse
 
-SHA256_METADATA = "x-amz-meta-sha256"
 KEYS_PER_DELETION = 1000  # the protocol's limit
 REQUIRE_EVERY_SECONDS = 10.0  # Many objects may be missing, and the bucket is checked only so often.
 
@@ -36,6 +35,7 @@ class ListedObject:
     key: str
     written_at: datetime
     age_seconds: float  # by the clock of the storage
+    size: int = 0
     upload_id: str = ""  # of an unfinished multipart upload
 
 
@@ -50,11 +50,11 @@ class Bucket:
     def put(self, key: str, file: BinaryIO | bytes, sha256: str, content_type: str, *, only_new: bool) -> None:
         """With `only_new` nothing is replaced: FileExistsError, unless the same content is there already."""
         headers = {
-            "Content-Type": content_type, SHA256_METADATA: sha256,
+            "content-type": content_type, SHA256_METADATA: sha256,
             "x-amz-checksum-sha256": base64.b64encode(bytes.fromhex(sha256)).decode(),
         }  # fmt: skip
         if only_new:
-            headers["If-None-Match"] = "*"
+            headers["if-none-match"] = "*"
         accepted = frozenset({PRECONDITION_FAILED} if only_new else ())
         answer = self.client.send(Request("PUT", key, {}, headers, file, sha256, accepted))
         if answer.status == PRECONDITION_FAILED:
@@ -75,17 +75,17 @@ class Bucket:
             if time.monotonic() >= self._required_until:
                 self.require()
             return None
-        return _info(answer)
+        return ObjectInfo(answer.size, answer.etag, answer.sha256)
 
-    def get(self, key: str, start: int = 0, etag: str = "") -> BaseHTTPResponse:
+    def get(self, key: str, start: int = 0, etag: str = "") -> StorageAnswer:
         """The caller reads it to its end, or closes it. Raises FileNotFoundError; with an etag also when it changed."""
-        headers = {"Range": f"bytes={start}-"} if start else {}
-        headers |= {"If-Match": f'"{etag}"'} if etag else {}
+        headers = {"range": f"bytes={start}-"} if start else {}
+        headers |= {"if-match": f'"{etag}"'} if etag else {}
         answer = self.client.send(
             Request("GET", key, {}, headers, accepted=frozenset({NOT_FOUND, PRECONDITION_FAILED})), stream=True
         )
         if answer.status in (NOT_FOUND, PRECONDITION_FAILED):
-            is_bucket_missing = b"<Code>NoSuchBucket</Code>" in answer.read()
+            is_bucket_missing = b"<Code>NoSuchBucket</Code>" in answer.read_all()
             if is_bucket_missing:
                 self.require()
             raise FileNotFoundError(errno.ENOENT, "no such object")
@@ -142,7 +142,7 @@ class Bucket:
         listed = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
         body = f"<Delete><Quiet>true</Quiet>{listed}</Delete>".encode()
         md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        request = Request("POST", "", {"delete": ""}, {"Content-MD5": md5}, body, hashlib.sha256(body).hexdigest())
+        request = Request("POST", "", {"delete": ""}, {"content-md5": md5}, body, hashlib.sha256(body).hexdigest())
         page = ET.fromstring(self.client.send(request).data)
         return {
             found.findtext("{*}Key") or "": f"storage: {found.findtext('{*}Code') or 'the deletion failed'}"
@@ -150,21 +150,16 @@ class Bucket:
         }
 
 
-def storage_time(answer: BaseHTTPResponse) -> datetime:
+def storage_time(answer: StorageAnswer) -> datetime:
     """The storage's own clock: by it an object is old, whatever the clock of this host."""
     try:
-        return parsedate_to_datetime(answer.headers.get("Date", "")).astimezone(UTC)
+        return parsedate_to_datetime(answer.header("date") or "").astimezone(UTC)
     except ValueError:
         return datetime.now(UTC)
-
-
-def _info(answer: BaseHTTPResponse) -> ObjectInfo:
-    headers: Mapping[str, str] = answer.headers
-    etag = headers.get("ETag", "").strip('"')
-    return ObjectInfo(int(headers.get("Content-Length", 0)), etag, headers.get(SHA256_METADATA, ""))
 
 
 def _listed(found: ET.Element, time_element: str, now: datetime) -> ListedObject:
     written_at = datetime.fromisoformat(found.findtext(f"{{*}}{time_element}") or "1970-01-01T00:00:00Z")
     key, upload_id = unquote(found.findtext("{*}Key") or ""), found.findtext("{*}UploadId") or ""
-    return ListedObject(key, written_at, (now - written_at).total_seconds(), upload_id)
+    size = int(found.findtext("{*}Size") or 0)
+    return ListedObject(key, written_at, (now - written_at).total_seconds(), size, upload_id)

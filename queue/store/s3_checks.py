@@ -34,7 +34,7 @@ def _examine(bucket: Bucket, keys: Keys) -> list[Finding]:
     clock_difference = abs((storage_time(bucket.client.send(listing)) - datetime.now(UTC)).total_seconds())
     durations = [_seconds(lambda: bucket.put(key, content, sha256, "text/plain", only_new=True))]
     is_conditional = _refuses_second_write(bucket, key)
-    durations.append(_seconds(lambda: bucket.get(key).read()))
+    durations.append(_seconds(lambda: bucket.get(key).read_all()))
     durations.append(_seconds(lambda: bucket.delete(key)))
     return [
         _conditional(bucket, is_conditional),
@@ -46,7 +46,7 @@ def _examine(bucket: Bucket, keys: Keys) -> list[Finding]:
 def _refuses_second_write(bucket: Bucket, key: str) -> bool:
     other = b"another content"
     request = Request(
-        "PUT", key, {}, {"If-None-Match": "*"}, other, hashlib.sha256(other).hexdigest(),
+        "PUT", key, {}, {"if-none-match": "*"}, other, hashlib.sha256(other).hexdigest(),
         frozenset({PRECONDITION_FAILED}),
     )  # fmt: skip
     return bucket.client.send(request).status == PRECONDITION_FAILED

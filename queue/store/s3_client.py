@@ -1,7 +1,7 @@
 """Requests to S3-compatible storage: signed, sent over kept connections, and tried again where that may help.
 
-The credential chain and the signature are those of the library minio. Its own client reads a whole upload into memory
-and knows no `If-None-Match`, so the requests are made here.
+The credential chain and presigned URLs are those of the library minio. Its own client reads a whole upload into memory,
+knows no `If-None-Match`, and costs more CPU time, so the requests are made here.
 """
 
 from __future__ import annotations
@@ -10,34 +10,36 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import BinaryIO
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-import urllib3
 from convertq.queue.errors import StorageError
+from convertq.queue.http_answer import Answer
+from convertq.queue.http_connection import KeptConnection
 from convertq.queue.storage_url import StorageUrl
-from convertq.queue.store.s3_errors import Refusal, network_error, read_refusal
+from convertq.queue.store import s3_signature
+from convertq.queue.store.s3_answer import StorageAnswer, TransferClock
+from convertq.queue.store.s3_connections import Connections
+from convertq.queue.store.s3_credentials import CurrentCredentials
+from convertq.queue.store.s3_errors import NETWORK_ERRORS, Refusal, is_timeout, network_error, read_refusal
+from convertq.queue.store.s3_signature import Signer
 from minio.credentials.credentials import Credentials
-from minio.credentials.providers import AWSConfigProvider, ChainedProvider, EnvAWSProvider, IamAwsProvider, Provider
-from minio.signer import presign_v4, sign_v4_s3
-from urllib3.exceptions import HTTPError, NewConnectionError
-from urllib3.exceptions import TimeoutError as RequestTimeout
-from urllib3.response import BaseHTTPResponse
+from minio.credentials.providers import Provider
+from minio.signer import presign_v4
 
-CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0  # for each wait, not for a whole transfer
-METADATA_TIMEOUT_SECONDS = 2.0  # for the service that gives an instance its credentials
 PAUSES_SECONDS = (0.1, 0.5)  # at most so long before the second and the third try; random, so that workers spread
 TRIES = 1 + len(PAUSES_SECONDS)
-#: A file of credentials may be replaced by another program at any time, and reading it costs as much as a request.
-KEEP_CREDENTIALS_SECONDS = 10.0
-CONNECTIONS = 64  # kept in a web process; a worker uses one
+PIECE_BYTES = 64 * 1024
 NOTHING = hashlib.sha256(b"").hexdigest()
 #: Expected answers of a request that is conditional or may find nothing; every other refusal is a StorageError.
 NOT_FOUND, PRECONDITION_FAILED, RANGE_NOT_SATISFIABLE = 404, 412, 416
+SAME_HEADERS = "accept-encoding: identity\r\nuser-agent: convertq\r\n"
+ABORTED = "the transfer was aborted"
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,11 @@ class Request:
     method: str
     key: str = ""  # empty: the bucket itself
     query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
     body: bytes | BinaryIO = b""
     sha256: str = NOTHING  # of the body
     accepted: frozenset[int] = frozenset()  # statuses of refusals that the caller handles
-    timeout_seconds: float = READ_TIMEOUT_SECONDS
+    timeout_seconds: float | None = None  # None: READ_TIMEOUT_SECONDS
 
 
 class _Transient(Exception):
@@ -66,15 +68,14 @@ class S3Client:
         self, url: StorageUrl, endpoint: str | None, region: str, provider: Provider | None = None
     ) -> None:  # fmt: skip
         """Without a provider, the credentials come from the usual AWS chain."""
-        self.url, self.region, self._provider = url, region, provider
+        self.url, self.region = url, region
         self._base = urlsplit(_base_url(url.bucket, endpoint, region))
-        self._owner = 0  # the process that the connections belong to
-        self._pool = self._open_pool()
-        self._metadata_pool = urllib3.PoolManager()
-        self._credentials: Credentials | None = None
-        self._credentials_until = 0.0
+        self._connections, self._signer = Connections(self._base), Signer(region)
+        self._credentials = CurrentCredentials(provider)
+        self.is_aborted = False
+        self.bytes_moved = 0  # in both directions, to show that a transfer goes on
 
-    def send(self, request: Request, *, stream: bool = False) -> BaseHTTPResponse:
+    def send(self, request: Request, *, stream: bool = False) -> StorageAnswer:
         """Raises StorageError. With `stream`, the caller reads the body and closes the answer."""
         for pause in PAUSES_SECONDS:
             try:
@@ -86,102 +87,114 @@ class S3Client:
         except _Transient as failed:
             raise failed.error from None
 
-    def _try(self, request: Request, stream: bool) -> BaseHTTPResponse:
-        self._open_after_fork()
+    def abort(self) -> None:
+        """Called from another thread: what is under way fails at once, and every request until `permit`."""
+        self.is_aborted = True
+        self._connections.abort()
+
+    def permit(self) -> None:
+        self.is_aborted = False
+
+    def _try(self, request: Request, stream: bool) -> StorageAnswer:
+        credentials = self._credentials.get()
         try:
-            answer = self._exchange(request)
+            answer = self._exchange(request, credentials)
             if answer.status < 300 or answer.status in request.accepted:
                 if not stream:
-                    answer.read(cache_content=True)
+                    answer.data = answer.read_all()
                 return answer
             refusal = read_refusal(answer)
-            answer.close()
         except StorageError:
             raise
-        except (HTTPError, OSError) as error:
-            if isinstance(error, RequestTimeout) and not isinstance(error, NewConnectionError):
+        except NETWORK_ERRORS as error:
+            if self.is_aborted:
+                raise StorageError(ABORTED) from None
+            if is_timeout(error):
                 raise network_error(error) from None  # another try could take as long again
             raise _Transient(network_error(error)) from None
-        raise self._error_of(refusal)
+        raise self._error_of(refusal, credentials)
 
-    def _error_of(self, refusal: Refusal) -> Exception:
-        if refusal.status == 403:
-            self._credentials = None  # they may have been renewed
-        return _Transient(refusal.as_error()) if refusal.is_transient else refusal.as_error()
+    def _error_of(self, refusal: Refusal, credentials: Credentials) -> Exception:
+        """Credentials that were replaced before they expired are used at once."""
+        if refusal.is_transient or (refusal.is_about_credentials and self._credentials.are_replaced(credentials)):
+            return _Transient(refusal.as_error())
+        return refusal.as_error()
 
-    def _exchange(self, request: Request) -> BaseHTTPResponse:
-        url = self._address(request.key, request.query)
-        headers = self._signed_headers(request, url)
+    # -- one request --
+
+    def _exchange(self, request: Request, credentials: Credentials) -> StorageAnswer:
         if not isinstance(request.body, bytes):
             request.body.seek(0)
-        if request.body or request.method in ("PUT", "POST"):
-            headers["Content-Length"] = str(_size_of(request.body))
-        return self._pool.urlopen(
-            request.method, f"{url.path}?{url.query}" if url.query else url.path, body=request.body or None,
-            headers=headers, retries=False, redirect=False, assert_same_host=False,
-            preload_content=False, decode_content=False,
-            timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=request.timeout_seconds),
-        )  # fmt: skip
+        beginning = self._beginning(request, credentials)
+        timeout_seconds = request.timeout_seconds or READ_TIMEOUT_SECONDS
+        connection, clock, answer = self._connections.take(), TransferClock(timeout_seconds), None
+        try:
+            answer = connection.begin(
+                self._pieces(beginning, request.body, clock), is_head=request.method == "HEAD",
+                timeout_seconds=timeout_seconds,
+            )  # fmt: skip
+        finally:
+            if answer is None:
+                self._release(connection, None)
+        return StorageAnswer(answer, clock, self._count, partial(self._release, connection))
 
-    def _signed_headers(self, request: Request, url: SplitResult) -> dict[str, str]:
-        now, credentials = datetime.now(UTC), self._current_credentials()
-        headers = {
-            "Host": url.netloc, "x-amz-content-sha256": request.sha256, "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
-            **request.headers,
+    def _beginning(self, request: Request, credentials: Credentials) -> bytes:
+        """The request line and the headers."""
+        path, query = _path(self._base, request.key), _encoded(request.query)
+        given = {
+            "host": self._base.netloc, "x-amz-content-sha256": request.sha256,
+            "x-amz-date": s3_signature.timestamp(), **request.headers,
         }  # fmt: skip
         if credentials.session_token:
-            headers["x-amz-security-token"] = credentials.session_token
-        signed = sign_v4_s3(
-            method=request.method, url=url, region=self.region, headers=dict(headers), credentials=credentials,
-            content_sha256=request.sha256, date=now,
-        )  # fmt: skip
-        return {name: str(value) for name, value in signed.items()} | {"Accept-Encoding": "identity"}
+            given["x-amz-security-token"] = credentials.session_token
+        headers = dict(sorted(given.items()))
+        signature = self._signer.authorization(credentials, request.method, path, query, headers)
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if request.body or request.method in ("PUT", "POST"):
+            lines += f"content-length: {_size_of(request.body)}\r\n"
+        target = f"{path}?{query}" if query else path
+        return f"{request.method} {target} HTTP/1.1\r\n{lines}{SAME_HEADERS}authorization: {signature}\r\n\r\n".encode()
+
+    def _pieces(self, beginning: bytes, body: bytes | BinaryIO, clock: TransferClock) -> Iterator[bytes]:
+        """A small body goes out in one piece with the headers."""
+        piece = beginning + (body if isinstance(body, bytes) else body.read(PIECE_BYTES))
+        while piece:
+            if self.is_aborted:
+                raise StorageError(ABORTED)
+            self.bytes_moved += len(piece)
+            clock.start()
+            yield piece
+            if isinstance(body, bytes):
+                return
+            clock.stop(len(piece))
+            piece = body.read(PIECE_BYTES)
+
+    def _count(self, moved: int) -> None:
+        self.bytes_moved += moved
+
+    def _release(self, connection: KeptConnection, answer: Answer | None) -> None:
+        connection.end(answer)
+        self._connections.give_back(connection)
 
     def presign_get(self, key: str, query: Mapping[str, str], seconds: int, endpoint: str | None) -> str:
         """A URL by which anyone can read this object, at another address of the same storage if one is given."""
-        credentials = self._current_credentials()
+        credentials = self._credentials.get()
         if credentials.session_token:
             query = {**query, "X-Amz-Security-Token": credentials.session_token}
         base = urlsplit(_base_url(self.url.bucket, endpoint, self.region)) if endpoint else self._base
         signed = presign_v4(
-            method="GET", url=self._address(key, query, base), region=self.region, credentials=credentials,
-            date=datetime.now(UTC), expires=seconds,
+            method="GET", url=base._replace(path=_path(base, key), query=_encoded(query)), region=self.region,
+            credentials=credentials, date=datetime.now(UTC), expires=seconds,
         )  # fmt: skip
         return signed.geturl()
 
-    def _address(self, key: str, query: Mapping[str, str], base: SplitResult | None = None) -> SplitResult:
-        base = base or self._base
-        path = f"{base.path}/{quote(key, safe='/~')}" if key else base.path or "/"
-        return base._replace(path=path, query=urlencode(sorted(query.items()), quote_via=quote, safe="~"))
 
-    def _current_credentials(self) -> Credentials:
-        now = time.monotonic()
-        if self._credentials is None or now >= self._credentials_until:
-            self._open_after_fork()
-            try:
-                self._credentials = self._find_credentials()
-            except (ValueError, OSError, HTTPError):
-                reason = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                raise StorageError(reason) from None
-            self._credentials_until = now + KEEP_CREDENTIALS_SECONDS
-        return self._credentials
+def _path(base: SplitResult, key: str) -> str:
+    return f"{base.path}/{quote(key, safe='/~')}" if key else base.path or "/"
 
-    def _open_pool(self) -> urllib3.HTTPConnectionPool:
-        return urllib3.connection_from_url(f"{self._base.scheme}://{self._base.netloc}", maxsize=CONNECTIONS)
 
-    def _find_credentials(self) -> Credentials:
-        """The chain is made again each time: it would keep what it has found, also when that was replaced."""
-        if self._provider is not None:
-            return self._provider.retrieve()
-        instance = IamAwsProvider(http_client=self._metadata_pool)
-        return ChainedProvider([EnvAWSProvider(), AWSConfigProvider(), instance]).retrieve()
-
-    def _open_after_fork(self) -> None:
-        if self._owner == os.getpid():
-            return
-        self._owner, self._credentials = os.getpid(), None
-        self._pool = self._open_pool()
-        self._metadata_pool = urllib3.PoolManager(timeout=urllib3.Timeout(METADATA_TIMEOUT_SECONDS), retries=False)
+def _encoded(query: Mapping[str, str]) -> str:
+    return urlencode(sorted(query.items()), quote_via=quote, safe="~") if query else ""
 
 
 def _base_url(bucket: str, endpoint: str | None, region: str) -> str:

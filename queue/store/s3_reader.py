@@ -7,18 +7,17 @@ import os
 from typing import Any
 
 from convertq.queue.errors import StorageError
+from convertq.queue.store.s3_answer import StorageAnswer
 from convertq.queue.store.s3_bucket import Bucket
 from convertq.queue.store.s3_client import TRIES
-from convertq.queue.store.s3_errors import network_error
-from urllib3.exceptions import HTTPError
-from urllib3.response import BaseHTTPResponse
+from convertq.queue.store.s3_errors import NETWORK_ERRORS, network_error
 
 
 class ObjectReader(io.RawIOBase):
     """A connection that breaks is replaced, and reading continues where it stopped, in the same version."""
 
     def __init__(
-        self, bucket: Bucket, key: str, size: int, etag: str, answer: BaseHTTPResponse | None = None
+        self, bucket: Bucket, key: str, size: int, etag: str, answer: StorageAnswer | None = None
     ) -> None:  # fmt: skip
         """`answer` is that of a request which was sent already."""
         super().__init__()
@@ -51,14 +50,21 @@ class ObjectReader(io.RawIOBase):
         self._position += len(data)
         return len(data)
 
+    def readall(self) -> bytes:
+        pieces = []
+        while wanted := self._size - self._position:
+            pieces.append(self._read(wanted))
+            self._position += len(pieces[-1])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     def _read(self, wanted: int) -> bytes:
         error = StorageError("the storage closed the connection")
         for _ in range(TRIES):
+            answer = self._answer = self._answer or self._bucket.get(self._key, self._position, self._etag)
             try:
-                self._answer = self._answer or self._bucket.get(self._key, self._position, self._etag)
-                if data := self._answer.read(wanted):
+                if data := answer.read(wanted):
                     return data
-            except (HTTPError, TimeoutError) as broken:
+            except NETWORK_ERRORS as broken:
                 error = network_error(broken)
             self._drop_answer()
         raise error
@@ -69,7 +75,5 @@ class ObjectReader(io.RawIOBase):
             self._answer = None
 
     def close(self) -> None:
-        if self._answer is not None and self._position >= self._size:
-            self._answer.release_conn()
         self._drop_answer()
         super().close()

@@ -9,7 +9,7 @@ from convertq.queue.store.protocol import Removed
 from convertq.queue.store.s3_bucket import Bucket
 from convertq.queue.store.s3_keys import Keys
 
-LIST_THREADS = 8
+REQUEST_THREADS = 8
 NOT_OURS = Removed(error="not a location of this store")
 
 
@@ -17,10 +17,8 @@ def remove_objects(bucket: Bucket, keys: Keys, locations: Sequence[str], *, dry_
     """A location that ends with a slash names all results of a job, one with `?uploadId=` an unfinished upload."""
     removed = {location: _refuse(keys, location) for location in locations}
     ours = [location for location, outcome in removed.items() if not outcome.error]
-    if dry_run:
-        return removed
     try:
-        return removed | _remove(bucket, keys, ours)
+        return removed | _remove(bucket, keys, ours, dry_run=dry_run)
     except OSError as error:
         return removed | dict.fromkeys(ours, Removed(error=error.strerror or str(error)))
 
@@ -32,32 +30,33 @@ def _refuse(keys: Keys, location: str) -> Removed:
     return Removed() if is_ours else NOT_OURS
 
 
-def _remove(bucket: Bucket, keys: Keys, locations: Sequence[str]) -> dict[str, Removed]:
+def _remove(bucket: Bucket, keys: Keys, locations: Sequence[str], *, dry_run: bool) -> dict[str, Removed]:
     objects = _objects_of(bucket, keys, [location for location in locations if "?" not in location])
-    errors = bucket.delete_all([key for each in objects.values() for key in each])
+    errors = {} if dry_run else bucket.delete_all([key for each in objects.values() for key in each])
     removed = {}
-    for location, each in objects.items():
-        error = next((errors[key] for key in each if key in errors), None)
-        removed[location] = Removed(error=error)
+    for location, sizes in objects.items():
+        error = next((errors[key] for key in sizes if key in errors), None)
+        removed[location] = Removed(sum(size for key, size in sizes.items() if key not in errors), error)
     for location in locations:
         key, mark, upload_id = (keys.key_of(location) or "").partition("?uploadId=")
         if mark:
-            bucket.abort_upload(key, upload_id)
+            if not dry_run:
+                bucket.abort_upload(key, upload_id)
             removed[location] = Removed()
     return removed
 
 
-def _objects_of(bucket: Bucket, keys: Keys, locations: Sequence[str]) -> dict[str, list[str]]:
-    """The keys of each location. Results of a job are listed, several jobs at a time."""
-    wanted = {location: keys.key_of(location) or "" for location in locations}
-    folders = [location for location, key in wanted.items() if key.endswith("/")]
-    found = {location: [key] for location, key in wanted.items()}
-    if folders:
-        with ThreadPoolExecutor(LIST_THREADS) as threads:
-            listed = threads.map(lambda location: _results_in(bucket, keys, wanted[location]), folders)
-            found |= dict(zip(folders, listed, strict=True))
-    return found
+def _objects_of(bucket: Bucket, keys: Keys, locations: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The keys of each location, with their sizes, several locations at a time. A missing object has no size."""
 
+    def find(location: str) -> dict[str, int]:
+        key = keys.key_of(location) or ""
+        if key.endswith("/"):
+            return {each.key: each.size for each in bucket.list_objects(key) if keys.read_result(each.key)}
+        found = bucket.head(key)
+        return {key: found.size} if found else {}
 
-def _results_in(bucket: Bucket, keys: Keys, folder: str) -> list[str]:
-    return [each.key for each in bucket.list_objects(folder) if keys.read_result(each.key)]
+    if len(locations) < 2:
+        return {location: find(location) for location in locations}
+    with ThreadPoolExecutor(REQUEST_THREADS) as threads:
+        return dict(zip(locations, threads.map(find, locations), strict=True))

@@ -6,13 +6,14 @@ leave an object that no row names; `cleanup` deletes it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
 
 from convertq.queue.artifact import Artifact
 from convertq.queue.job import ClaimedJob
-from convertq.queue.store.content_hash import sha256_of
 from convertq.queue.store.regular_file import create, discard, open_regular
 from convertq.queue.store.s3_bucket import Bucket, ObjectInfo
 from convertq.queue.store.s3_keys import Keys
@@ -20,6 +21,48 @@ from convertq.queue.store.s3_reader import ObjectReader
 from convertq.queue.xml_check import NotXml, check_file
 
 CONTENT_TYPE = "application/xml"
+#: A larger result is in a temporary file until it is uploaded.
+MEMORY_BYTES = 64 * 1024
+
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class ResultSink(io.BytesIO):
+    """Hashes what is written to it. What does not fit into memory goes to the temporary file."""
+
+    def __init__(self, temporary: str) -> None:
+        super().__init__()
+        self._temporary = temporary
+        self._file: BinaryIO | None = None
+        self.sha256, self.size = hashlib.sha256(), 0
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        self.sha256.update(data)
+        written = memoryview(data).nbytes
+        self.size += written
+        if self._file is None and self.size > MEMORY_BYTES:
+            self._file = create(self._temporary)
+            self._file.write(self.getvalue())
+            self.seek(0)
+            self.truncate()
+        return super().write(data) if self._file is None else self._file.write(data)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[bytes | BinaryIO]:
+        """What was written, for the upload."""
+        if self._file is None:
+            yield self.getvalue()
+            return
+        self._file.flush()
+        with open_regular(self._temporary).file as file:
+            yield file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
 class S3Result:
@@ -29,17 +72,16 @@ class S3Result:
         self.artifact: Artifact | None = None
 
     def create(self) -> BinaryIO:
-        return create(self._temporary)
+        self._sink = ResultSink(self._temporary)
+        return self._sink
 
     def finish(self, sink: BinaryIO) -> None:
         """The temporary file need not be durable: after a crash another attempt makes another one."""
-        sink.flush()
-        with open_regular(self._temporary).file as file:
-            sha256 = sha256_of(file)
-            size = file.tell()
-            key = self._keys.result(self._job.name, self._job.run, self._job.attempt, sha256)
-            self._bucket.put(key, file, sha256, CONTENT_TYPE, only_new=True)
-        self._record(key, self._job.attempt, size, sha256)
+        sha256 = self._sink.sha256.hexdigest()
+        key = self._keys.result(self._job.name, self._job.run, self._job.attempt, sha256)
+        with self._sink.opened() as content:
+            self._bucket.put(key, content, sha256, CONTENT_TYPE, only_new=True)
+        self._record(key, self._job.attempt, self._sink.size, sha256)
 
     def _record(self, key: str, attempt: int, size: int, sha256: str) -> None:
         self.location = self._bucket.url.location_of(key)

@@ -51,6 +51,18 @@ class TwoPlaces:
     def is_working(self) -> bool:
         return self._first.is_working()
 
+    @property
+    def bytes_moved(self) -> int:
+        return self._first.bytes_moved + self._second.bytes_moved
+
+    def abort_transfers(self) -> None:
+        self._first.abort_transfers()
+        self._second.abort_transfers()
+
+    def permit_transfers(self) -> None:
+        self._first.permit_transfers()
+        self._second.permit_transfers()
+
     def check_access(self) -> list[Finding]:
         second = self._second.check_access() if self._second.is_remote else []
         return [*self._first.check_access(), *second]

@@ -1,4 +1,4 @@
--- count_active_jobs: how many of an owner's jobs are not complete or failed
+-- count_active_jobs: how many of an owner's jobs are unfinished
 -- Parameters: owner
 -- Rows: one: active
 SELECT count(*) AS active FROM {schema}.jobs

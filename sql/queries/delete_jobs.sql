@@ -1,9 +1,9 @@
 -- delete_jobs: any state -> gone, with every row of these jobs
--- The fence of a worker that runs one of them finds nothing from now on. What their events count and is not
--- aggregated yet goes into the counters, and each state has so many jobs less: the totals stay, the gauge
--- goes down. A trial of the breaker ends without success.
+-- The fence of a worker that runs one of them finds nothing from now on, and the worker is notified. What
+-- their events count and is not aggregated yet goes into the counters, and each state has so many jobs
+-- less: the totals stay, the gauge goes down. A trial of the breaker ends without success.
 -- Parameters: ids (locked by lock_expired_jobs or lock_jobs; after allow_cleanup and lock_counters)
--- Rows: one per job: id
+-- Rows: one per job: id, count (of workers notified)
 WITH changed AS MATERIALIZED (
     SELECT name, label, sum(amount)::bigint AS amount
       FROM (SELECT fresh.name, fresh.label, fresh.amount
@@ -18,6 +18,9 @@ WITH changed AS MATERIALIZED (
     INSERT INTO {schema}.counters AS counter (name, label, value)
     SELECT name, label, amount FROM changed WHERE amount <> 0
     ON CONFLICT (name, label) DO UPDATE SET value = counter.value + excluded.value
+), notified AS MATERIALIZED (
+    SELECT pg_notify({schema}.cancel_channel(), leased_by) FROM {schema}.jobs
+     WHERE id = ANY (%(ids)s::uuid[]) AND leased_by IS NOT NULL
 ), trial AS (
     UPDATE {schema}.circuit_breaker
        SET state = 'open', probe_by = NULL, trial_job = NULL, probe_after = now() + cooldown
@@ -30,4 +33,4 @@ WITH changed AS MATERIALIZED (
     DELETE FROM {schema}.job_dependencies
      WHERE job_id = ANY (%(ids)s::uuid[]) OR depends_on = ANY (%(ids)s::uuid[])
 )
-DELETE FROM {schema}.jobs WHERE id = ANY (%(ids)s::uuid[]) RETURNING id
+DELETE FROM {schema}.jobs WHERE id = ANY (%(ids)s::uuid[]) RETURNING id, (SELECT count(*) FROM notified)

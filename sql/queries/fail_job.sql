@@ -1,6 +1,6 @@
 -- fail_job: processing -> failed, for its holder alone
 -- Parameters: id, holder, attempt, dead_letter, error_code, error_message, gateway_ok, gateway_status,
---   gateway_ms, duration_ms
+--   gateway_ms, gateway (null: `default`, or no call), duration_ms
 -- Rows: one, or none when the lease is lost
 WITH failed AS (
     UPDATE {schema}.jobs
@@ -15,7 +15,7 @@ WITH failed AS (
                'worker', %(holder)s::text, 'attempt', %(attempt)s::int, 'duration_ms', %(duration_ms)s::int,
                'error_code', %(error_code)s::text, 'error_message', %(error_message)s::text,
                'gateway_ok', %(gateway_ok)s::boolean, 'gateway_status', %(gateway_status)s::int,
-               'gateway_ms', %(gateway_ms)s::int))
+               'gateway_ms', %(gateway_ms)s::int, 'gateway', %(gateway)s::text))
       FROM failed
 )
 SELECT id FROM failed

@@ -2,11 +2,18 @@
 -- last_error and waits are those of list_session_jobs.
 -- Parameters: id
 -- Rows: one, or none
-SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority, job.attempt_count,
+SELECT job.id, job.route, job.status,
+       job.original_filename, job.bytes, job.mapping, job.priority, job.attempt_count,
        job.error_code, job.error_message, job.dead_letter, job.retry_after, job.created_at, job.queued_at,
-       job.started_at,
-       job.completed_at, job.failed_at, job.updated_at, now() AS now, job.result_path,
+       job.started_at, job.not_before, job.deadline,
+       job.completed_at, job.failed_at, job.cancelled_at, job.updated_at, now() AS now, job.result_path,
        job.upload_path IS NOT NULL AS has_source,
+       job.status = 'queued' AND coalesce((
+           SELECT true FROM {schema}.pauses
+            WHERE (gateway IS NULL OR gateway = job.route)
+              AND (owner IS NULL OR owner = job.owner_session_id) LIMIT 1), false) AS is_paused,
+       job.status = 'queued' AND (job.over_cap OR {schema}.owner_is_at_cap(job.owner_session_id))
+           AS is_limited,
        job.status = 'failed' AND coalesce((  -- not EXISTS: the planner might read all dependencies for it
            SELECT true FROM {schema}.job_dependencies AS dependency
              JOIN {schema}.jobs AS needed ON needed.id = dependency.depends_on

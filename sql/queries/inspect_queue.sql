@@ -1,15 +1,31 @@
 -- inspect_queue: what distinguishes a queue that works from one that stands still
 -- The first in the claim's order has waited longest for a worker; when the newest events show a claim, it
 -- is a backlog. A job whose retry_after is infinity is parked: nobody waits for it.
--- Parameters: heartbeat_timeout, longest_wait (s)
+-- breakers lists each that is not closed. Jobs of a gateway that is paused, or whose breaker is not closed,
+-- wait for that.
+-- Parameters: gateways (their names), heartbeat_timeout, longest_wait (s)
 -- Rows: one
-SELECT state AS breaker, by_hand, opened_at, now() AS now,
+WITH breaker AS MATERIALIZED (
+    SELECT gateway, state, by_hand, opened_at FROM {schema}.circuit_breaker
+     WHERE gateway = ANY (%(gateways)s::text[])
+)
+SELECT now() AS now,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+                   'gateway', gateway, 'state', state, 'by_hand', by_hand,
+                   'seconds', extract(epoch FROM now() - opened_at)) ORDER BY gateway), '[]')
+          FROM breaker WHERE state <> 'closed') AS breakers,
        (SELECT count(*) FROM {schema}.jobs WHERE status = 'processing' AND lease_expires_at < now())
            AS expired_leases,
-       (SELECT extract(epoch FROM now()
-                       - CASE WHEN last_attempt_at >= queued_at THEN updated_at ELSE queued_at END)
-          FROM {schema}.jobs WHERE status = 'queued' AND retry_after IS NULL
-         ORDER BY route, {claim_order} LIMIT 1)::double precision AS first_waits,
+       (SELECT max(extract(epoch FROM now() - first.since))
+          FROM breaker CROSS JOIN LATERAL (
+               SELECT CASE WHEN last_attempt_at >= queued_at THEN updated_at ELSE queued_at END AS since
+                 FROM {schema}.jobs WHERE status = 'queued' AND retry_after IS NULL AND route = gateway
+                ORDER BY {claim_order} LIMIT 1) AS first
+         WHERE state = 'closed'
+           AND NOT EXISTS (
+               SELECT FROM {schema}.pauses
+                WHERE owner IS NULL AND coalesce(pauses.gateway, breaker.gateway) = breaker.gateway)
+       )::double precision AS first_waits,
        (SELECT count(*)
           FROM (SELECT FROM {schema}.jobs
                  WHERE status = 'queued' AND retry_after IS DISTINCT FROM 'infinity' LIMIT 10000) AS counted)
@@ -21,9 +37,10 @@ SELECT state AS breaker, by_hand, opened_at, now() AS now,
                              ORDER BY id DESC LIMIT 1000) AS newest
                 WHERE event_type = 'processing' AND at > now() - make_interval(secs => %(longest_wait)s))
                     AS claims_go_on,
+       (SELECT count(*) FROM {schema}.pauses) AS pauses,
+       (SELECT min(at) FROM {schema}.pauses) AS paused_at,
        servers.*
-  FROM {schema}.circuit_breaker,
-       (SELECT count(*) FILTER (WHERE is_running AND NOT is_silent AND status = 'active') AS active_servers,
+  FROM (SELECT count(*) FILTER (WHERE is_running AND NOT is_silent AND status = 'active') AS active_servers,
                count(*) FILTER (WHERE is_running AND is_silent) AS silent_servers,
                count(*) FILTER (WHERE status = 'dead' AND stopped_at > now() - interval '1 day')
                    AS dead_servers

@@ -4,7 +4,8 @@
 SELECT job.id, job.status, job.attempt_count, job.error_code, job.error_message, job.dead_letter,
        job.retry_after,
        now() AS now,
-       extract(epoch FROM coalesce(job.completed_at, job.failed_at) - job.created_at)::float AS seconds,
+       extract(epoch FROM coalesce(job.completed_at, job.failed_at, job.cancelled_at) - job.created_at)::float
+           AS seconds,
        (SELECT jsonb_build_object(
                    'code', event.meta -> 'error_code', 'message', event.meta -> 'error_message')
           FROM {schema}.job_events AS event

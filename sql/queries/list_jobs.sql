@@ -4,7 +4,7 @@
 -- Rows: one per job
 SELECT id, status, owner_session_id, original_filename, bytes, mapping, priority, attempt_count, error_code,
        error_message, dead_letter, retry_after, leased_by, created_at, queued_at, started_at, completed_at,
-       failed_at,
+       failed_at, cancelled_at,
        updated_at, now() AS now
   FROM unnest(%(statuses)s::text[]) AS wanted (status_wanted)
  CROSS JOIN LATERAL (

@@ -10,7 +10,9 @@ WITH candidates AS MATERIALIZED (
     UNION
     (SELECT id FROM {schema}.jobs WHERE status = 'failed' ORDER BY created_at DESC LIMIT %(limit)s)
     UNION
-    (SELECT id FROM {schema}.jobs WHERE status = 'queued' AND retry_after < 'infinity'  -- parked: infinity
+    (SELECT id FROM {schema}.jobs
+      WHERE status = 'queued' AND retry_after < 'infinity'  -- parked: infinity
+        AND retry_after IS DISTINCT FROM not_before         -- it waits for its time
       ORDER BY retry_after DESC LIMIT %(limit)s)
 )
 SELECT job.id, seen.state, job.attempt_count AS attempts, job.dead_letter, job.retry_after,
@@ -22,7 +24,8 @@ SELECT job.id, seen.state, job.attempt_count AS attempts, job.dead_letter, job.r
  CROSS JOIN LATERAL (SELECT * FROM {schema}.jobs WHERE id = candidates.id OFFSET 0) AS job
  CROSS JOIN LATERAL (
        SELECT CASE WHEN job.status = 'failed' THEN 'failed'
-                   WHEN job.status = 'queued' AND job.retry_after IS NOT NULL THEN 'retrying' END AS state)
+                   WHEN job.status = 'queued' AND job.retry_after IS NOT NULL
+                        AND job.retry_after IS DISTINCT FROM job.not_before THEN 'retrying' END AS state)
                        AS seen
   LEFT JOIN LATERAL (
        SELECT event.at, event.meta ->> 'error_code' AS error_code, event.meta ->> 'error_message'

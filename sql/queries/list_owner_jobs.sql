@@ -3,7 +3,7 @@
 -- Rows: one per job
 SELECT id, status, owner_session_id, original_filename, bytes, mapping, priority, attempt_count, error_code,
        error_message, dead_letter, retry_after, leased_by, created_at, queued_at, started_at, completed_at,
-       failed_at,
+       failed_at, cancelled_at,
        updated_at, now() AS now
   FROM {schema}.jobs
  WHERE owner_session_id = %(owner)s AND status = ANY (%(statuses)s::text[])

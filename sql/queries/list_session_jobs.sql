@@ -1,30 +1,41 @@
 -- list_session_jobs: a visitor's jobs, newest first, from a position on, and what may delay them
--- One statement, because pages request it every second: breaker, active_servers and active are the same in
--- every row. last_error: code and message of the attempt before, for a job that waits for its retry or is
--- in it; the row itself has them once the job has failed. The event is found by its message, not by its
--- type: the index by type is for the last hour of all jobs, and the planner might choose it. waits: the job
--- failed, and another one must be complete before it is started over.
--- Parameters: heartbeat_timeout (s), owner, statuses, before_created_at, before_id, limit
+-- One statement, because pages request it every second: queue_breaker (the worst of these gateways),
+-- active_servers and active are the same in every row; breaker is that of the job's own gateway. last_error:
+-- code and message of the attempt before, for a job that waits for its retry or is in it; the row itself has
+-- them once the job has failed. The event is found by its message, not by its type: the index by type is for
+-- the last hour of all jobs, and the planner might choose it. waits: the job failed, and another one must be
+-- complete before it is started over.
+-- Parameters: gateways (their names), heartbeat_timeout (s), owner, statuses, before_created_at, before_id,
+--   limit
 -- Rows: one per job; without a job one in which id is null
 WITH state AS MATERIALIZED (
-    SELECT state AS breaker,
+    SELECT coalesce((
+               SELECT state FROM {schema}.circuit_breaker WHERE gateway = ANY (%(gateways)s::text[])
+                ORDER BY array_position(ARRAY['open', 'half_open', 'closed'], state) LIMIT 1), 'closed')
+               AS queue_breaker,
            (SELECT count(*) FROM {schema}.servers
              WHERE status = 'active'
                AND last_heartbeat_at >= now() - make_interval(secs => %(heartbeat_timeout)s))
                    AS active_servers,
            (SELECT count(*) FROM {schema}.jobs
              WHERE owner_session_id = %(owner)s AND {schema}.is_active(status)) AS active
-      FROM {schema}.circuit_breaker
 )
 SELECT state.*, now() AS now, page.*
   FROM state
   LEFT JOIN LATERAL (
-       SELECT job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority,
+       SELECT coalesce((SELECT state FROM {schema}.circuit_breaker WHERE gateway = job.route), 'closed')
+                  AS breaker,
+              job.id, job.status, job.original_filename, job.bytes, job.mapping, job.priority,
               job.attempt_count, job.error_code, job.error_message, job.dead_letter, job.retry_after,
-              job.created_at, job.queued_at,
-              job.started_at,
-              job.completed_at, job.failed_at, job.updated_at, job.result_path,
+              job.created_at, job.queued_at, job.started_at, job.not_before, job.deadline,
+              job.completed_at, job.failed_at, job.cancelled_at, job.updated_at, job.result_path,
               job.upload_path IS NOT NULL AS has_source,
+              job.status = 'queued' AND coalesce((
+                  SELECT true FROM {schema}.pauses
+                   WHERE (gateway IS NULL OR gateway = job.route)
+                     AND (owner IS NULL OR owner = job.owner_session_id) LIMIT 1), false) AS is_paused,
+              job.status = 'queued' AND (job.over_cap OR {schema}.owner_is_at_cap(job.owner_session_id))
+                  AS is_limited,
               -- not EXISTS: the planner might read all dependencies for it
               job.status = 'failed' AND coalesce((
                   SELECT true FROM {schema}.job_dependencies AS dependency

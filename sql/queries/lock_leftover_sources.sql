@@ -4,5 +4,6 @@
 -- Rows: one per job: id
 SELECT id FROM {schema}.jobs
  WHERE id = ANY (%(ids)s::uuid[]) AND upload_path IS NULL AND {schema}.is_terminal(status)
-   AND greatest(completed_at, failed_at, created_at) < now() - nullif(%(days)s, 0) * interval '1 day'
+   AND greatest(completed_at, failed_at, cancelled_at, created_at)
+       < now() - nullif(%(days)s, 0) * interval '1 day'
    FOR NO KEY UPDATE SKIP LOCKED

@@ -7,6 +7,7 @@ from selenium.webdriver import Keys
 
 from bench.page_scenes import VISITOR, set_the_stage
 from tests.browser.page import Page
+from tests.jobs import insert_job
 from tests.waiting import eventually
 from tests.web_client import TOKEN
 from tests.whole_site import WholeSite
@@ -137,6 +138,24 @@ def test_all_that_match_are_retried_after_asking(signed_in: Page, scene: WholeSi
     assert count(scene, "status = 'failed' AND owner_session_id = 'cli'") == 0
     assert count(scene, "status = 'failed' AND owner_session_id <> 'cli'") == others
     signed_in.wait_for("No failed job")
+
+
+def test_unfinished_jobs_are_cancelled_after_a_preview(signed_in: Page, scene: WholeSite) -> None:
+    for number in range(3):
+        insert_job(
+            scene.documents.conn,
+            owner_session_id="to-cancel",
+            original_filename=f"{number}.pdf",
+            retry_after="infinity",
+        )
+    assert signed_in.one("#cancel button").get_attribute("disabled") == "true"
+    signed_in.one("#cancel [name=owner]").send_keys("to-cancel")
+    signed_in.click("#cancel button")
+    signed_in.wait_for("3 jobs: 0.pdf, 1.pdf, 2.pdf.", "#confirm")
+    assert count(scene, "status = 'cancelled'") == 0
+    signed_in.click("#confirm-yes")
+    signed_in.wait_for("3 cancelled", "#toast")
+    assert count(scene, "status = 'cancelled' AND owner_session_id = 'to-cancel'") == 3
 
 
 def test_those_given_up_are_found(signed_in: Page, scene: WholeSite) -> None:

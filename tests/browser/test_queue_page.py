@@ -115,6 +115,22 @@ def test_the_same_file_again_joins_what_is_there(page: Page, folder: Path) -> No
     assert len(page.all("#jobs > .job")) == 1
 
 
+def test_a_running_conversion_is_cancelled_and_started_over(page: Page, whole: WholeSite, folder: Path) -> None:
+    let_go = threading.Event()
+    whole.gateway.default = held(let_go)
+    page.open()
+    page.one("#files").send_keys(str(pdf(folder, "cancelled.pdf")))
+    row = "#jobs .job:first-child"
+    page.wait_for("Converting", row)
+    page.click(f"{row} .end button")
+    page.wait_for("Cancelled", row)
+    assert not page.one(f"{row} .end").is_displayed()
+    whole.gateway.default = ok()
+    let_go.set()
+    page.click(f"{row} .again button")
+    page.wait_for("Ready", row)
+
+
 def test_a_failure_says_what_to_do_and_is_tried_again(page: Page, whole: WholeSite, folder: Path) -> None:
     whole.gateway.default = status(400)
     page.open()
@@ -210,7 +226,7 @@ def test_it_asks_less_often_while_nothing_moves_and_not_at_all_when_all_is_done(
     page.let_time_pass(60)
     answers = page.answers("/api/jobs")
     assert 5 < len(answers) < 30, "every ten seconds in the end, where it began with every second"
-    assert answers[-1] == 304
+    assert answers.count(304) >= len(answers) // 2, "the list is the same; it is sent again only for new estimates"
     let_go.set()
     whole.documents.wait_for(UUID(page.one(row).get_attribute("data-key")))
     page.let_time_pass(30)

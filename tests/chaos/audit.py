@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,14 @@ from psycopg import sql
 from tests.chaos.client import Client
 from tests.chaos.cluster import MAX_ATTEMPTS, Cluster
 from tests.chaos.faults import Injected
-from tests.chaos.faulty_gateway import POISON
+from tests.chaos.faulty_gateway import LIMITS, POISON, Call
 from tests.chaos.history import replay
 from tests.chaos.lost_attempts import lost_without_a_cause, marked_dead_too_soon
+from tests.chaos.plan import Kind
 from tests.chaos.storage import ChaosStorage
 from tests.waiting import Row, eventually
 
+CLAIM_SECONDS = 0.5  # that a claim may take
 TABLES = ("jobs", "job_events", "job_progress", "job_dependencies", "servers", "circuit_breaker")
 
 
@@ -43,6 +46,9 @@ class Audit:
         with self._cluster.connect() as conn:
             return [
                 *self._every_job_has_ended(),
+                *self._every_cancel_took_effect(),
+                *self._no_gateway_had_more_calls_than_its_limit(),
+                *self._nothing_was_claimed_during_a_pause(),
                 *self._every_history_is_legal(),
                 *self._every_complete_job_has_its_one_whole_result(),
                 *self._there_is_no_other_file(),
@@ -59,10 +65,56 @@ class Audit:
         for job_id, row in self.jobs.items():
             wanted = ("failed", "GW_4XX", False) if row["mapping"] == POISON else ("complete", None, False)
             found = (row["status"], row["error_code"], row["dead_letter"])
-            if found != wanted:
+            if found != wanted and found != ("cancelled", None, False):
                 yield f"job {job_id} ({row['mapping']}) ended as {found}, not {wanted}: {row['error_message']}"
             if row["attempt_count"] > MAX_ATTEMPTS:
                 yield f"job {job_id} has {row['attempt_count']} attempts"
+
+    def _every_cancel_took_effect(self) -> Iterator[str]:
+        """What was acknowledged is in the history, and a cancelled job has no result."""
+        for job_id, times in self._client.cancelled.items():
+            recorded = sum(event["event_type"] == "cancelled" for event in self.events[job_id])
+            if recorded < times:
+                yield f"job {job_id} was cancelled {times} times, and its events show {recorded}"
+        for job_id, row in self.jobs.items():
+            if row["status"] == "cancelled" and (self._cluster.dirs.results / f"{job_id}.xml").exists():
+                yield f"job {job_id} is cancelled, and has a result"
+
+    def _no_gateway_had_more_calls_than_its_limit(self) -> Iterator[str]:
+        """Calls of a server that was marked dead are not counted: its slots were freed, and it may only be cut off."""
+        died = {row["id"]: row["stopped_at"].timestamp() for row in self.servers if row["status"] == "dead"}
+        for excess in self._cluster.gateway.calls.excesses:
+            counted = [
+                call for call in excess.calls if died.get(self._server_of(call), math.inf) > excess.at
+            ]  # fmt: skip
+            if len(counted) > LIMITS[excess.gateway]:
+                jobs = ", ".join(f"{call.job} of {self._server_of(call)}" for call in counted)
+                yield f"the gateway {excess.gateway} had {len(counted)} calls at once: {jobs}"
+
+    def _server_of(self, call: Call) -> str:
+        begun = [event for event in self.events[UUID(call.job)] if event["event_type"] == "processing"]
+        last = [event for event in begun if event["at"].timestamp() <= call.began]
+        return str(last[-1]["meta"]["worker"]).rpartition("/")[0] if last else "?"
+
+    def _nothing_was_claimed_during_a_pause(self) -> Iterator[str]:
+        """A claim that began before the pause has its event a moment later; longer where the database was frozen."""
+        frozen = [one for one in self._injected if one.fault.kind is Kind.FREEZE]
+        claims = sorted(
+            (event["at"].timestamp(), job_id)
+            for job_id, events in self.events.items()
+            for event in events
+            if event["event_type"] == "processing"
+        )
+        for pause in self._client.pauses:
+            if any(one.began - 1 <= pause.since <= one.ended + 1 for one in frozen):
+                continue
+            for at, job_id in claims:
+                row = self.jobs[job_id]
+                is_meant = (
+                    pause.scope.gateway in (None, row["route"]) and pause.scope.owner in (None, row["owner_session_id"])
+                )  # fmt: skip
+                if is_meant and pause.since + CLAIM_SECONDS < at < pause.until:
+                    yield f"job {job_id} was claimed {at - pause.since:.1f} s after {pause.scope} was paused"
 
     def _every_history_is_legal(self) -> Iterator[str]:
         for job_id, row in self.jobs.items():
@@ -166,6 +218,8 @@ LEFTOVERS: dict[str, LiteralString] = {
     "prepared transactions left": "SELECT count(*) AS n FROM pg_prepared_xacts",
     "progress rows left": "SELECT count(*) AS n FROM job_progress",
     "supervisors still called active": "SELECT count(*) AS n FROM servers WHERE status IN ('active', 'draining')",
+    "slots of gateways left": "SELECT count(*) AS n FROM gateway_slots WHERE holder IS NOT NULL",
+    "pauses left": "SELECT count(*) AS n FROM pauses",
     "trials of the breaker left": "SELECT count(*) AS n FROM circuit_breaker WHERE trial_job IS NOT NULL",
 }
 

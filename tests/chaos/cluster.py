@@ -15,7 +15,7 @@ from convertq.embedded.postgres import EmbeddedPostgres
 from psycopg.rows import dict_row
 
 from tests.chaos.disk import CannotMount, SmallDisk
-from tests.chaos.faulty_gateway import MAPPINGS, FaultyGateway
+from tests.chaos.faulty_gateway import FaultyGateway
 from tests.chaos.length import STORE
 from tests.chaos.network import Network
 from tests.chaos.plan import HEARTBEAT_TIMEOUT_SECONDS, HOSTS, LEASE_TTL_SECONDS, WORKERS
@@ -45,7 +45,6 @@ SETTINGS = {
     "RETRY_BASE_DELAY_MS": "10",
     "RETRY_JITTER_MAX_MS": "50",
     "CIRCUIT_COOLDOWN_MS": "500",
-    "MAPPINGS_ALLOWED": ",".join(MAPPINGS),
     "RESULTS_MIN_FREE_MB": "1",
     "LOG_FORMAT": "json",
 }
@@ -120,6 +119,10 @@ class Cluster:
     storage: ChaosStorage | None = None  # None: the results are in `dirs`
     hosts: list[Host] = field(default_factory=list)
 
+    @property
+    def gateways_file(self) -> Path:
+        return self.dirs.uploads.with_name("gateways.toml")
+
     def environment(self, network: Network | None = None) -> dict[str, str]:
         """For a process on a host behind `network`, or beside the database."""
         port = network.port if network else self.postgres.port
@@ -130,7 +133,7 @@ class Cluster:
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "TEST_SETTLE_WITHIN_SECONDS": "0.5",
             "DATABASE_URL": f"postgresql://{self.postgres.user}@127.0.0.1:{port}/postgres",
-            "GATEWAY_URL": self.gateway.url,
+            "GATEWAYS_FILE": str(self.gateways_file),
             "UPLOADS_DIR": str(self.dirs.uploads),
             "RESULTS_DIR": str(self.dirs.results),
             **(self.storage.environment if self.storage else {}),
@@ -169,6 +172,7 @@ def a_cluster(folder: Path, seed: int) -> Iterator[Cluster]:
         release = NewerRelease(folder / "later release")
         storage = stack.enter_context(chaos_storage()) if STORE == "s3" else None
         cluster = Cluster(postgres, gateway, dirs, standby, release, disk, no_disk, storage)
+        cluster.gateways_file.write_text(gateway.gateways_file())
         for number in range(HOSTS):
             network = stack.enter_context(Network(postgres.port))
             host = Host(cluster.environment(network), network, LONG_BATCHES if number == LONG_BATCHES_HOST else None)

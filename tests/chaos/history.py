@@ -10,13 +10,14 @@ from tests.waiting import Row
 #: event -> the states that it may come from, and the state that it leads to
 TRANSITIONS: dict[str, tuple[set[str], str]] = {
     "created": ({""}, "uploaded"),
-    "queued": ({"uploaded", "failed", "complete"}, "queued"),
+    "queued": ({"uploaded", "failed", "complete", "cancelled"}, "queued"),
     "processing": ({"queued"}, "processing"),
-    "retry": ({"processing", "failed"}, "queued"),
+    "retry": ({"processing", "failed", "cancelled"}, "queued"),
     "requeued": ({"processing"}, "queued"),
     "reclaimed": ({"processing"}, "queued"),
     "complete": ({"processing"}, "complete"),
     "failed": ({"uploaded", "queued", "processing"}, "failed"),
+    "cancelled": ({"uploaded", "queued", "processing"}, "cancelled"),
 }
 BY_HAND = {("retry", "manual"), ("queued", "resubmitted")}
 #: a requeue for one of these reasons gives the attempt back
@@ -35,16 +36,19 @@ def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:
         kind, meta = event["event_type"], event["meta"]
         before, after = TRANSITIONS[kind]
         by_hand = (kind, meta.get("reason")) in BY_HAND
-        if state not in before or (kind == "retry" and by_hand != (state == "failed")):
+        if state not in before or (kind == "retry" and by_hand != (state in ("failed", "cancelled"))):
             yield f"went from {state or 'nothing'} by the event {kind} {meta}"
-        state = after
+        if kind == "cancelled" and meta.get("from", "processing") != state:
+            yield f"was cancelled from {meta.get('from', 'processing')}, and it was {state}"
+        attempts -= kind == "cancelled" and state == "processing"
+        state = meta.get("to", after)
         if by_hand:
             attempts = completions = 0
         elif kind == "processing":
             attempts += 1
             if meta["attempt"] != attempts or attempts > max_attempts:
                 yield f"began attempt {meta['attempt']} as number {attempts} of {max_attempts}"
-        elif kind == "requeued" and (meta.get("reason") in UNCOUNTED or str(meta.get("reason")).endswith(NOT_BEGUN)):
+        elif gives_attempt_back(event):
             attempts -= 1
         elif kind == "complete":
             completions += 1
@@ -56,6 +60,11 @@ def replay(events: Sequence[Row], row: Row, max_attempts: int) -> Iterator[str]:
         yield f"has attempt_count {row['attempt_count']}, and its events say {attempts}"
     if completions != (row["status"] == "complete"):
         yield f"is {row['status']} with {completions} completions since its last retry by hand"
+
+
+def gives_attempt_back(event: Row) -> bool:
+    reason = str(event["meta"].get("reason"))
+    return event["event_type"] == "requeued" and (reason in UNCOUNTED or reason.endswith(NOT_BEGUN))
 
 
 def _unexpected_failure(row: Row, meta: Row) -> Iterator[str]:

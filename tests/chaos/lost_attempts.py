@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tests.chaos.faults import Injected
+from tests.chaos.history import gives_attempt_back
 from tests.chaos.plan import HEARTBEAT_TIMEOUT_SECONDS, Kind
 from tests.waiting import Row
 
@@ -52,12 +53,15 @@ def lost_without_a_cause(
 
 
 def _is_counted(events: Sequence[Row], number: int) -> bool:
-    """Lost with a worker, not by the lease; and the attempt that follows has the next number."""
+    """Lost with a worker, not by the lease; and the attempt that follows has the next number.
+
+    A job that was cancelled before its next attempt has none: then the reason tells.
+    """
     meta = events[number]["meta"]
     if "worker" not in meta or "gateway_ok" in meta or BY_THE_LEASE in str(meta.get("reason", BY_THE_LEASE)):
         return False
     later = [event["meta"]["attempt"] for event in events[number:] if event["event_type"] == "processing"]
-    return not later or later[0] > meta["attempt"]
+    return later[0] > meta["attempt"] if later else not gives_attempt_back(events[number])
 
 
 def _may_explain(fault: Injected, host: int | None, begun: float, lost: float) -> bool:

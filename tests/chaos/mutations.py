@@ -28,7 +28,11 @@ WAITS = "tests/integration/test_retry_waits.py"
 CLAIM = "tests/integration/test_claim_job.py"
 FILES = "tests/unit/test_files.py"
 INFINITE = "tests/integration/test_infinite_times.py"
-RULES = "sql/migrations/0002_transitions.sql"
+CANCEL = "tests/integration/test_cancel_jobs.py"
+OWNERS = "tests/integration/test_fair_share.py"
+CANCELLED_CALLS = "tests/lifecycle/test_cancel.py"
+RULES = "sql/migrations/0013_rules.sql"  # where guard_job is defined last
+FOLLOWS = "sql/migrations/0008_cancel.sql"  # where follow_transition is
 SECONDS = 300  # for the tests of one mutation
 
 HOLDER, ATTEMPT = " AND leased_by = %(holder)s", " AND attempt_count = %(attempt)s"
@@ -75,6 +79,9 @@ def mutations() -> Iterator[Mutation]:
     yield from of_completion()
     yield from of_runs()
     yield from of_rules()
+    yield from of_cancel()
+    yield from of_owners()
+    yield from of_slots()
 
 
 def of_completion() -> Iterator[Mutation]:
@@ -113,7 +120,7 @@ def of_runs() -> Iterator[Mutation]:
 
 def of_rules() -> Iterator[Mutation]:
     """What the trigger holds every writer to, and the lock that lets others refer to a job."""
-    counted = "OLD.run + ({schema}.is_terminal(OLD.status) AND NEW.status = 'queued')::int"
+    counted = "OLD.run + ({schema}.is_terminal(OLD.status) AND NOT {schema}.is_terminal(NEW.status))::int"
     yield Mutation("a start over in the same run", RULES, counted, "OLD.run", (RUNS,))
     starts = "OLD.status <> 'processing' AND NEW.status"
     yield Mutation(
@@ -128,6 +135,62 @@ def of_rules() -> Iterator[Mutation]:
         lock.replace("NO KEY ", ""),
         (CLAIM,),
     )
+
+
+def of_cancel() -> Iterator[Mutation]:
+    """A cancelled job ends for everybody: its row, its call, its result and those who wait for it."""
+    uncounted = "job.attempt_count - (unfinished.status = 'processing')::int"
+    yield statement("cancel_jobs", "counting the attempt that it ends", uncounted, "job.attempt_count")
+    yield statement("cancel_jobs", "of jobs that have ended", " AND {schema}.is_active(status)")
+    notified = "PERFORM pg_notify({schema}.cancel_channel(), OLD.leased_by);"
+    yield Mutation("a cancel that notifies nobody", FOLLOWS, notified, "NULL;", (CANCELLED_CALLS,))
+    extends = "if self._cancels.take_for_attempt():"
+    monitor, never = "worker/loop/attempt_monitor.py", "if False:"
+    yield Mutation("a worker deaf to the cancel of its call", monitor, extends, never, (CANCELLED_CALLS,))
+    ahead = "if self._cancels.take_for_ahead():"
+    yield Mutation("a worker that begins a cancelled job", "worker/loop/worker.py", ahead, never, (CANCELLED_CALLS,))
+    left = "discard_results(self._queue.database, self._store, [job.id])"
+    yield Mutation("a cancelled attempt that leaves its result", "queue/settle.py", left, "pass", (CANCEL,))
+    dead = "discard_results(database, store, [row"
+    yield Mutation("a dead worker's result that stays", "queue/cancel.py", dead, "list([row", (CANCEL,))
+    still = " AND status = 'cancelled'"
+    yield Mutation("a result of the next run removed", "sql/queries/lock_cancelled_jobs.sql", still, "", (CANCEL,))
+    shared = "          ORDER BY id FOR SHARE;"
+    yield Mutation("a retry that misses its dependency", FOLLOWS, shared, "          ORDER BY id;", (CANCEL,))
+
+
+def of_owners() -> Iterator[Mutation]:
+    """Owners take turns, and none of them has more running jobs than allowed."""
+    shares, claims = "sql/migrations/0014_fair_share.sql", "sql/queries/complete_and_claim.sql"
+    yield Mutation("turns without a weight", shares, "SELECT weight FROM", "SELECT 1 FROM", (OWNERS,))
+    present = "ORDER BY turn, created_at, id LIMIT 1)"
+    yield Mutation("a new owner with the first turn", shares, present, "AND false LIMIT 1)", (OWNERS,))
+    begun = "coalesce(old.run = job.run AND job.started_at IS NOT NULL, false)"
+    yield Mutation("a retry that loses its turn", shares, begun, "false", (OWNERS,))
+    yield Mutation("a manual retry that keeps its turn", shares, "old.run = job.run AND ", "", (OWNERS,))
+    yield Mutation("a change of priority with the old turn", shares, "AND old.priority = job.priority ", "", (OWNERS,))
+    last, first = "ORDER BY turn DESC LIMIT 1)", "ORDER BY turn LIMIT 1)"
+    yield Mutation("an owner whose jobs share a turn", shares, last, first, (OWNERS,))
+    older = " AND changed_by < %(oldest)s::xid8"
+    yield Mutation("turns renewed too early", "sql/queries/finish_renewing.sql", older, "", (OWNERS,))
+    cap = " || CASE WHEN cap > 0 THEN {schema}.owners_at_cap(cap) END"
+    yield Mutation("a claim that knows no limit of an owner", claims, cap, "", (OWNERS,))
+    yield Mutation("a batch beyond the limit", claims, "CASE WHEN cap > 0 THEN 1 END", "8", (OWNERS,))
+    behind = "over_cap AND coalesce(owner_session_id, '') = its_owner"
+    yield Mutation("a job that passes others of its owner", shares, behind, f"false AND {behind}", (OWNERS,))
+    trail, at_once = "entries <= TRAIL_ENTRIES", "entries <= 0"
+    yield Mutation("a position without a distance", "queue/scan_budget.py", trail, at_once, (OWNERS,))
+
+
+def of_slots() -> Iterator[Mutation]:
+    """No more calls are under way than a limit allows, and every slot is freed."""
+    tests = ("tests/integration/test_routes.py",)
+    lives = "AND EXISTS (SELECT FROM {schema}.servers WHERE id = %(server)s AND status = 'active')"
+    yield Mutation("a slot for a dead server", "sql/queries/take_slot.sql", lives, "", tests)
+    lost = " WHERE holder IS NOT NULL\n"
+    yield Mutation("a slot that stays", "sql/queries/declare_gateways.sql", lost, f"{lost}       AND false\n", tests)
+    needed = "AND holder = %(holder)s AND number <= max_calls"
+    yield Mutation("a claim without a slot", "sql/queries/complete_and_claim.sql", needed, "", tests)
 
 
 def copy_of_the_checkout(folder: Path) -> None:

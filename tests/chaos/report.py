@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import Injected
+from tests.chaos.faulty_gateway import LIMITS, FaultyGateway
 from tests.chaos.plan import SHAPES, Kind
 from tests.waiting import Row
 
@@ -88,9 +89,10 @@ class Timeline:
         return not any(meets(other) for other in self._injected if other is not injected)
 
     def _runs_again(self, job: UUID, since: float) -> float | None:
+        """A job that was cancelled instead does not count: nobody wants it to run again."""
         for step in self.steps:
-            if step.at > since and step.job == job and step.kind in ("processing", "complete"):
-                return step.at - since
+            if step.at > since and step.job == job and step.kind in ("processing", "complete", "cancelled"):
+                return step.at - since if step.kind != "cancelled" else None
         return None
 
     def _next_completion(self, since: float, host: int | None) -> float | None:
@@ -130,7 +132,9 @@ def recovery_table(timeline: Timeline, injected: Sequence[Injected], skipped: Ma
     return table(columns, rows)
 
 
-def totals_table(jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]], requests: int, migrations: int) -> str:
+def totals_table(
+    jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]], gateway: FaultyGateway, pauses: int, migrations: int
+) -> str:
     seen = Counter(event["event_type"] for of_job in events.values() for event in of_job)
     by_hand = sum(event["meta"].get("reason") == "manual" for of_job in events.values() for event in of_job)
     ended = Counter(str(row["status"]) for row in jobs.values())
@@ -138,8 +142,15 @@ def totals_table(jobs: Mapping[UUID, Row], events: Mapping[UUID, Sequence[Row]],
         ["jobs submitted", len(jobs)],
         ["complete", ended["complete"]],
         ["failed, all of them poison", ended["failed"]],
+        ["cancelled", ended["cancelled"]],
+        ["cancels, of jobs that were started over too", seen["cancelled"]],
         ["attempts", seen["processing"]],
-        ["gateway requests", requests],
+        ["gateway requests", len(gateway.requests)],
+        *(
+            [f"most calls at a time of a gateway with the limit {limit}", gateway.calls.most[name]]
+            for name, limit in LIMITS.items()
+        ),
+        ["pauses of a gateway, an owner or both", pauses],
         ["retries after an error", seen["retry"] - by_hand],
         ["retries by hand", by_hand],
         ["requeued by a supervisor or worker", seen["requeued"]],

@@ -104,7 +104,7 @@ class Storm:
         if self._client.ended.is_set():
             raise AssertionError("the client has failed") from self._client.failure
         return self._count(
-            "SELECT count(*) AS n FROM jobs WHERE status NOT IN ('complete', 'failed')"
+            "SELECT count(*) AS n FROM jobs WHERE status NOT IN ('complete', 'failed', 'cancelled')"
             f" OR status = 'failed' AND mapping <> '{POISON}'"
         ) == 0  # fmt: skip
 

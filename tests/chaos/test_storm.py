@@ -31,7 +31,7 @@ def test_a_storm_loses_doubles_and_strands_no_job(tmp_path: Path) -> None:
         violations = [*unsettled, *stop(cluster)]
         audit = Audit(cluster, client, storm.injected)
         violations += audit.violations()
-        tell(audit, storm, cluster)
+        tell(audit, storm, cluster, client)
         keep_logs(cluster)
     listed = "\n  ".join(violations)
     assert not violations, f"{len(violations)} violations with CHAOS_SEED={SEED}:\n  {listed}"
@@ -52,12 +52,13 @@ def stop(cluster: Cluster) -> list[str]:
     return [f"a supervisor exited with {code}" for code in codes if code != 0]
 
 
-def tell(audit: Audit, storm: Storm, cluster: Cluster) -> None:
+def tell(audit: Audit, storm: Storm, cluster: Cluster, client: Client) -> None:
     timeline = report.Timeline(cluster, audit.events, storm.injected)
     print(f"\nSeed {SEED}, {MINUTES:g} minutes, {len(storm.injected)} faults\n")
     print(report.recovery_table(timeline, storm.injected, storm.faults.skipped))
     print()
-    print(report.totals_table(audit.jobs, audit.events, len(cluster.gateway.requests), storm.migrations), flush=True)
+    totals = report.totals_table(audit.jobs, audit.events, cluster.gateway, len(client.pauses), storm.migrations)
+    print(totals, flush=True)
 
 
 def keep_logs(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 import requests
 
-from bench import big_history, claimers, redis, report, throughput
+from bench import big_history, claimers, held, redis, report, throughput
 from bench import results as results_module
 from bench.contender import ROOT
 from bench.contenders import CONTENDERS
@@ -170,15 +170,19 @@ def test_the_figures_of_the_benchmarks_page_are_all_generated() -> None:
     assert set(re.findall(r"<!-- generated: bench (\S+) -->", page)) == set(SCENES)
 
 
-def test_a_small_history_and_a_few_claimers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_history_a_few_claimers_and_a_few_held_jobs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(big_history, "TURNS", 1)
     monkeypatch.setattr(big_history, "TIMES", 2)
     monkeypatch.setattr(claimers, "SECONDS", 0.2)
     monkeypatch.setattr(claimers, "QUEUED", 500)
+    for name in ("WARM_UP", "ROUNDS", "CLAIMS"):
+        monkeypatch.setattr(held, name, 1)
     with DurablePostgres() as postgres:
         measured = [row.measure.partition(",")[0] for row in big_history.rows(postgres, 20, 100)]
-        found = claimers.measure(postgres, connections=2, way="eight jobs, one commit")
+        found = claimers.measure(postgres, connections=2, way="eight jobs")
+        beside_held = [row.measure for row in held.rows(postgres, jobs=30)]
     assert measured == [
         "claim p50", "complete p50", "submit p50", "list p50", "stats p50", "retention of a month of events",
     ]  # fmt: skip
     assert found.rate > 0
+    assert [name.split()[0] for name in beside_held] == ["claim"] * 5 + ["pause", "resume"]

@@ -42,6 +42,7 @@ from tests.jobs import (
 from tests.stand_in_gateway import StandInGateway
 
 OTHER = f"{SERVER}/2"
+DEFAULT = {"gateway": "default"}
 BAD = Failure(Code.GW_5XX, "x", called=True)
 
 
@@ -57,7 +58,7 @@ def calls(conn: Conn, *went_well: bool) -> None:
 
 
 def trip(conn: Conn, window: int = 20, threshold: float = 0.5, cooldown_ms: int = 30_000) -> dict[str, int] | None:
-    rows = run(conn, "trip_breaker", window=window, threshold=threshold, cooldown_ms=cooldown_ms)
+    rows = run(conn, "trip_breaker", **DEFAULT, window=window, threshold=threshold, cooldown_ms=cooldown_ms)
     return rows[0] if rows else None
 
 
@@ -128,11 +129,16 @@ def test_it_does_not_open_twice(conn: Conn, state: str) -> None:
 
 
 def take_probe(conn: Conn, holder: str = HOLDER) -> list[bool]:
-    return [row["is_mine"] for row in run(conn, "take_probe", holder=holder, probe_timeout=10, cooldown_ms=30_000)]
+    return [
+        row["is_mine"]
+        for row in run(conn, "take_probe", **DEFAULT, holder=holder, probe_timeout=10, cooldown_ms=30_000)
+    ]
 
 
 def settle_probe(conn: Conn, healthy: bool, holder: str = HOLDER) -> list[str]:
-    return [row["state"] for row in run(conn, "settle_probe", holder=holder, healthy=healthy, cooldown_ms=30_000)]
+    return [
+        row["state"] for row in run(conn, "settle_probe", **DEFAULT, holder=holder, healthy=healthy, cooldown_ms=30_000)
+    ]
 
 
 def test_one_worker_of_all_probes(conn: Conn, connect: Connect) -> None:
@@ -327,7 +333,7 @@ def test_a_worker_probes_the_gateway_and_settles_it(
     set_breaker(conn, "open", probe_after="yesterday")
     gateway.health = health
     with open_database(database_url) as database:
-        assert a_breaker(gateway.url).probe(database, HOLDER, answer_of(gateway)) is (state == "half_open")
+        assert a_breaker(gateway.url).probe(database, "default", HOLDER, answer_of(gateway)) is (state == "half_open")
     assert breaker(conn)["state"] == state
     assert len(gateway.probes) == 1
 
@@ -335,7 +341,7 @@ def test_a_worker_probes_the_gateway_and_settles_it(
 def test_a_worker_that_may_not_probe_asks_nobody(conn: Conn, database_url: str, gateway: StandInGateway) -> None:
     set_breaker(conn, "open", probe_after="tomorrow")
     with open_database(database_url) as database:
-        assert not a_breaker(gateway.url).probe(database, HOLDER, answer_of(gateway))
+        assert not a_breaker(gateway.url).probe(database, "default", HOLDER, answer_of(gateway))
     assert gateway.probes == []
 
 

@@ -17,6 +17,7 @@ from tests.waiting import wait_for_row
 KEYS = {
     "state", "by_hand", "opened_at", "open_seconds", "open_seconds_total", "next_probe_seconds", "probe_by",
     "trial_job", "calls", "failures", "window", "threshold", "last_failures",
+    "gateway", "gateways", "max_calls", "running_calls", "most_calls", "limit_reason", "limit_since", "limit_seconds",
 }  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def test_opened_by_hand_nothing_is_claimed_and_nothing_is_probed(conn: Conn, env
     job, state = claim.job, claim.state
     assert job is None
     assert (state.breaker, state.probe_is_due) == ("open", False)
-    assert make.run(conn, "take_probe", holder=make.HOLDER, probe_timeout=1, cooldown_ms=0) == []
+    assert make.run(conn, "take_probe", gateway="default", holder=make.HOLDER, probe_timeout=1, cooldown_ms=0) == []
     assert "none, until" in said(environment)
 
 
@@ -131,7 +132,7 @@ def test_a_failure_does_not_take_the_hand_off(conn: Conn, environment: Environme
     job = make.claimed(conn)
     breaker(environment, "open")
     make.fail(conn, job)
-    assert make.run(conn, "trip_breaker", window=1, threshold=0.1, cooldown_ms=1) == []
+    assert make.run(conn, "trip_breaker", gateway="default", window=1, threshold=0.1, cooldown_ms=1) == []
     assert make.breaker(conn)["by_hand"] is True
 
 

@@ -49,7 +49,7 @@ from tests.waiting import WAIT_SECONDS
 OLD, YOUNG = datetime.now(UTC) - timedelta(days=400), datetime.now(UTC) - timedelta(hours=1)
 Open = Callable[[], Database]
 NOTHING = "removed 0 sources, 0 results, 0 events, 0 orphans, 0 temporary files, 0 jobs\n"
-ENDED = {"complete": "completed_at", "failed": "failed_at"}
+ENDED = {"complete": "completed_at", "failed": "failed_at", "cancelled": "cancelled_at"}
 TWO_DAYS = 2 * 86400
 
 
@@ -527,7 +527,7 @@ def test_two_cleanups_at_once_remove_everything_once(conn: Conn, files: Files, c
 def test_claims_go_on_while_thousands_of_expired_jobs_are_cleaned_up(conn: Conn, convertq: Convertq) -> None:
     fill(conn, 8_000)
     plan = str(conn.execute(b"EXPLAIN " + first_batch()).fetchall())
-    assert "jobs_with_a_source_to_remove" in plan
+    assert "jobs_with_a_source_to_expire" in plan
     assert "Seq Scan" not in plan
     conn.execute(
         "INSERT INTO jobs (bytes, sha256, status) SELECT 1, md5(n::text), 'queued' FROM generate_series(1, 3000) n"

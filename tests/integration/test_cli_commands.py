@@ -110,7 +110,7 @@ def test_show_tells_the_whole_story(cli: Cli, conn: Conn, dirs: Dirs) -> None:
     assert "explanation" in document
 
 
-@pytest.mark.parametrize("command", ["show", "result", "wait", "retry"])
+@pytest.mark.parametrize("command", ["show", "result", "wait", "retry", "cancel"])
 def test_an_unknown_id_is_exit_3_and_a_malformed_one_exit_2(cli: Cli, command: str) -> None:
     unknown, malformed = cli(command, uuid4()), cli(command, "../etc/passwd")
     assert (unknown.returncode, malformed.returncode) == (3, 2)

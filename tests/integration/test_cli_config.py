@@ -70,7 +70,7 @@ def test_every_problem_is_said_with_exit_code_78_and_the_rest_is_shown() -> None
     assert len(done.stdout.splitlines()) == 1 + len(SETTINGS)
     done = run_convertq("config", "--json", environment={"PATH": "/usr/bin", **wrong})
     found = {row["variable"]: row for row in map(json.loads, done.stdout.splitlines())}
-    assert found["WORKER_CONCURRENCY"]["problem"] == "must be a whole number from 1 to 1000"
+    assert found["WORKER_CONCURRENCY"]["problem"] == "must be a whole number from 1 to 1000, or a range such as 2..16"
     assert found["DATABASE_URL"]["value"] == "mysql://u:***@h"
 
 

@@ -20,8 +20,8 @@ def test_everything_is_ok_where_everything_is_and_the_exit_code_is_0(environment
     assert code == 0
     assert list(found) == [
         "configuration", "heartbeat", "directories", "disk", "descriptors", "gateway", "database", "version",
-        "encoding", "clock", "pooler", "connections", "autovacuum", "idle sessions", "schema", "vacuum", "plans",
-        "leases", "servers", "breaker", "queue", "history", "sources", "results",
+        "encoding", "clock", "pooler", "replication", "connections", "autovacuum", "idle sessions", "schema", "vacuum",
+        "plans", "leases", "servers", "breaker", "routes", "owners", "pauses", "queue", "history", "sources", "results",
     ]  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def test_one_bad_thing_makes_the_exit_code_1_and_its_line_has_the_remedy(environ
     assert lines[at].endswith("no answer from 127.0.0.1:9: it cannot be reached")
     assert lines[at + 1].strip() == "-> check GATEWAY_URL, and that the gateway runs"
     bad = sum(line.startswith("bad") for line in lines)  # the tests' own server has no autovacuum, another may have
-    assert lines[-1] == f"25 checks: {25 - bad} ok, 0 warnings, {bad} bad"
+    assert lines[-1] == f"29 checks: {29 - bad} ok, 0 warnings, {bad} bad"
     assert "secret" not in done.stdout + done.stderr
     assert done.returncode == 1
 

@@ -65,7 +65,7 @@ def test_a_server_that_is_heard_while_the_command_listens_lives(conn: Conn, conv
     silence(conn)
     command = convertq("reclaim", **LONG)
     wait_until_it_listens(command)
-    assert run(conn, "heartbeat_server", server=SERVER, longest_gap=30)
+    assert run(conn, "heartbeat_server", server=SERVER, concurrency=4, longest_gap=30, gateways=["default"])
     assert command.wait() == 0
     assert command.lines[-1] == "reclaimed 0 jobs"
     assert (server_status(conn), status_of(conn, job)) == ("active", "processing")

@@ -15,7 +15,7 @@ from tests.jobs import Conn
 from tests.processes import run
 
 KEYS = {
-    "jobs": {"uploaded", "queued", "processing", "complete", "failed"},
+    "jobs": {"uploaded", "queued", "processing", "complete", "failed", "cancelled"},
     "oldest_queued_seconds": None,
     "completed_per_minute": {"1m", "5m", "60m"},
     "completed_60m": None,
@@ -23,12 +23,16 @@ KEYS = {
     "success_rate": None,
     "gateway_seconds": {"calls", "p50", "p95", "p99"},
     "errors_24h": None,
-    "totals": {"created", "completed", "failed", "retries"},
+    "totals": {"created", "completed", "failed", "cancelled", "retries"},
     "breaker": {
         "state", "by_hand", "opened_at", "open_seconds", "open_seconds_total", "next_probe_seconds", "probe_by",
-        "trial_job", "calls", "failures", "window", "threshold",
+        "trial_job", "calls", "failures", "window", "threshold", "gateway", "max_calls",
+        "most_calls", "limit_reason", "limit_since", "limit_seconds",
+        "running_calls",
     },
+    "gateways": {"default"},
     "servers": {"active", "draining", "stopped", "dead", "workers"},
+    "pauses": None,
 }  # fmt: skip
 
 
@@ -77,13 +81,13 @@ def test_it_shows_what_happened(conn: Conn, environment: Environment) -> None:
     make.insert_job(conn)
     make.claimed(conn)
     found = stats(environment)
-    assert found["jobs"] == {"uploaded": 0, "queued": 1, "processing": 1, "complete": 10, "failed": 2}
+    assert found["jobs"] == {"uploaded": 0, "queued": 1, "processing": 1, "complete": 10, "failed": 2, "cancelled": 0}
     assert found["completed_per_minute"] == {"1m": 10, "5m": 2, "60m": pytest.approx(1 / 6)}
     assert found["success_rate"] == pytest.approx(10 / 12)
     assert found["gateway_seconds"]["calls"] == 12
     assert found["gateway_seconds"]["p50"] == pytest.approx(0.45)
     assert found["errors_24h"] == {"GW_5XX": 1, "GW_TIMEOUT": 1}
-    assert found["totals"] == {"created": 14, "completed": 10, "failed": 2, "retries": 0}
+    assert found["totals"] == {"created": 14, "completed": 10, "failed": 2, "cancelled": 0, "retries": 0}
     assert found["servers"]["active"] == found["servers"]["workers"] == 1
 
 

@@ -169,7 +169,7 @@ def test_once_with_json_prints_one_document(conn: Conn, dirs: Dirs, once: Callab
     failed, running = failed_job(conn, dirs), claimed(conn)
     [line] = once("--once", "--json").stdout.splitlines()
     frame = json.loads(line)
-    assert frame["jobs"] == {"queued": 0, "processing": 1, "failed": 1, "uploaded": 0, "complete": 0}
+    assert frame["jobs"] == {"queued": 0, "processing": 1, "failed": 1, "uploaded": 0, "complete": 0, "cancelled": 0}
     assert [row["id"] for row in frame["errors"]] == [str(failed)]
     assert [row["job_id"] for server in frame["servers"] for row in server["jobs"]] == [str(running.id)]
     assert frame["breaker"]["state"] == "closed"
@@ -404,7 +404,7 @@ def test_a_job_that_waits_for_its_retry_is_left_alone(conn: Conn, top: Top) -> N
     terminal = top(width=120)
     terminal.wait_for("retrying")
     terminal.type("jr")
-    terminal.wait_for(f"{job.id}: it is queued; only failed jobs are retried")
+    terminal.wait_for(f"{job.id}: it is queued; only failed and cancelled jobs are retried")
     assert row_of(conn, job)["retry_after"] is not None
 
 

@@ -11,6 +11,7 @@ import pytest
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, ClaimCursor, NextClaim
 from convertq.queue.completion import FinishedJob
+from convertq.queue.database import pipeline
 from convertq.queue.database.database import Database
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.errors import Failure
@@ -21,12 +22,16 @@ from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Completed
 from convertq.queue.settle import Settlement
 from convertq.queue.store import directory, directory_result
+from convertq.worker.loop.worker_slot import WorkerSlot
+from convertq.worker.supervisor.permits import LARGE_POOL, PERMITS
+from convertq.worker.supervisor.status_table import WorkerStatusTable
 
 from tests.conftest import Connect
 from tests.files import Files
 from tests.integration.test_fences import HALVES
 from tests.jobs import (
     HOLDER,
+    REGISTRATION,
     SERVER,
     Conn,
     begin,
@@ -50,7 +55,7 @@ from tests.jobs import (
     status_of,
     wait_until_blocked,
 )
-from tests.waiting import Row
+from tests.waiting import WAIT_SECONDS, Row, eventually
 
 US = (SERVER, HOLDER)
 TIMESTAMPS = (
@@ -156,7 +161,7 @@ def test_an_open_breaker_lets_the_completion_through_and_holds_the_claim(bounded
 def test_a_trial_closes_the_breaker_before_anything_is_claimed(bounded: Conn, files: Files) -> None:
     first = insert_job(bounded, priority=1)
     insert_job(bounded)
-    run(bounded, "register_server", server=SERVER, hostname="h", pid=1, version="1", environment="t", concurrency=1)
+    run(bounded, "register_server", **REGISTRATION)
     set_breaker(bounded, "half_open", probe_by=HOLDER)
     job = cursor(bounded).claim_job(*US).job
     assert job
@@ -285,6 +290,40 @@ def test_the_results_of_a_batch_are_synced_once_in_place_and_before_the_commit(
     finished = [FinishedJob(job, files.converted(job)) for job in jobs]
     Settlement(queue(bounded), files, Breaker(config(), Log(config())), JobEvents()).complete(finished)
     assert synced == [(str(files.results), [True, True, True], "processing")]
+
+
+def test_a_worker_of_a_large_pool_has_a_permit_while_it_commits_and_none_while_it_waits_for_a_lock(
+    bounded: Conn, connect: Connect, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, found = WorkerStatusTable(LARGE_POOL + 1), []
+    others = range(2, PERMITS + 1)  # all permits but one
+    assert all(table.permits.take(slot) for slot in others)
+
+    def is_one_free() -> bool:
+        is_free = table.permits.take(LARGE_POOL, wait_seconds=0)
+        table.permits.give_back(LARGE_POOL)
+        return is_free
+
+    settlement = Settlement(
+        queue(bounded), files, Breaker(config(), Log(config())), JobEvents(), WorkerSlot(table, 1).permit
+    )
+    monkeypatch.setattr(directory, "sync_directory", lambda _: found.append(is_one_free()))
+    jobs = batch(bounded, 2)
+    monkeypatch.setattr(pipeline, "SLOW_ANSWER_SECONDS", WAIT_SECONDS)
+    settlement.settle(jobs[0], files.converted(jobs[0]))
+    assert (found, is_one_free()) == ([False], True)
+
+    monkeypatch.setattr(pipeline, "SLOW_ANSWER_SECONDS", 0.01)
+    there = connect()
+    there.execute("BEGIN")
+    there.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [jobs[1].id])
+    step = begin(lambda: settlement.settle(jobs[1], files.converted(jobs[1])))
+    wait_until_blocked(connect(), bounded, step)
+    eventually(is_one_free)
+    there.execute("COMMIT")
+    step.result(WAIT_SECONDS)
+    assert status_of(bounded, jobs[1]) == "complete"
+    assert is_one_free()
 
 
 def test_a_batch_with_a_result_that_cannot_be_published_is_left_as_it_was(bounded: Conn, files: Files) -> None:

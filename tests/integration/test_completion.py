@@ -37,7 +37,7 @@ def test_commands_and_options(environment: Environment) -> None:
 
 def test_statuses_codes_and_mappings(environment: Environment) -> None:
     assert complete("convertq list --status ", environment()) == [
-        "uploaded", "queued", "processing", "complete", "failed",
+        "uploaded", "queued", "processing", "complete", "failed", "cancelled",
     ]  # fmt: skip
     assert complete("convertq retry --code GW_", environment()) == ["GW_4XX", "GW_5XX", "GW_TIMEOUT"]
     given = environment(MAPPINGS_ALLOWED="invoice_v1,invoice_v2,letter")

@@ -116,3 +116,14 @@ def test_results(make_context: MakeContext, conn: Conn, dirs: Dirs) -> None:
     assert state_of(queue.check_results, make_context()) is OK
     insert_job(conn, "complete", result_path="x")
     assert state_of(queue.check_results, make_context()) is BAD
+
+
+def test_owners(make_context: MakeContext, conn: Conn) -> None:
+    register_server(conn)
+    assert state_of(queue.check_owners, make_context()) is OK
+    conn.execute("UPDATE fair_share SET takes_turns = true")  # as by a server that started later, and has ended
+    [finding] = find(queue.check_owners, make_context())
+    assert finding.state is WARN
+    assert finding.what == (
+        "FAIR_SHARE=1, OWNER_MAX_RUNNING=0 is in force, and 1 server started with others: host:1:aaaa"
+    )

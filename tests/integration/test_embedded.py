@@ -101,7 +101,7 @@ def test_a_folder_in_use_is_not_swept(tmp_path: Path) -> None:
     os.utime(scratch.path, (0, 0))
     sweep(tmp_path, {os.geteuid()})
     assert scratch.path.exists()
-    scratch.remove()
+    scratch.close()
 
 
 def test_a_forked_child_that_exits_leaves_the_server_running(server: EmbeddedPostgres) -> None:

@@ -10,11 +10,12 @@ import pytest
 from convertq.queue.counters import Counters, aggregate_counters
 from convertq.queue.doctor import queue as checks
 from convertq.queue.event_partitions import make_event_partitions
+from convertq.queue.stats import get_stats
 
 from tests.conftest import Connect, Environment, Supervisor
 from tests.findings import BAD, OK, WARN, MakeContext, find, state_of
 from tests.integration.test_plans import nodes
-from tests.jobs import Conn, claimed, complete, database, events_of, insert_job, insert_jobs, one, run
+from tests.jobs import Conn, claimed, complete, config, database, events_of, insert_job, insert_jobs, one, run
 from tests.processes import run as run_convertq
 from tests.waiting import eventually
 
@@ -55,6 +56,83 @@ def test_the_next_partitions_are_created_when_the_writers_come_near(conn: Conn) 
     assert make_event_partitions(database(conn)) == 1
     assert partitions(conn)[-1] == called(4)
     assert make_event_partitions(database(conn)) == 0
+
+
+def use_for(conn: Conn, days: float) -> None:
+    """The current partition has been in use for so much longer."""
+    make_event_partitions(database(conn))
+    conn.execute("UPDATE event_pace SET begun_at = begun_at - %s * interval '1 day'", [days])
+
+
+def test_a_new_partition_is_begun_after_15_days_and_one_more_is_created(conn: Conn) -> None:
+    insert_job(conn)  # events 1 and 2
+    use_for(conn, 14.9)
+    assert make_event_partitions(database(conn)) == 0
+    use_for(conn, 0.2)
+    assert make_event_partitions(database(conn)) == 1
+    assert partitions(conn)[-1] == called(4)
+    aggregate_counters(database(conn))
+    assert one(conn, "SELECT mark_id FROM counters_position")["mark_id"] == SIZE + 1  # an id that nobody gets
+    job = insert_job(conn)
+    assert where(conn) == {called(0): 2, called(1): 2}
+    assert one(conn, "SELECT min(id) FROM job_events WHERE job_id = %s", job)["min"] == SIZE + 2
+    assert make_event_partitions(database(conn)) == 0  # the new one has been in use for no time
+    aggregate_counters(database(conn))
+    assert Counters(database(conn))("jobs_created") == 2
+
+
+def test_a_partition_that_was_filled_counts_its_days_from_the_beginning(conn: Conn) -> None:
+    use_for(conn, 20)
+    jump(conn, SIZE + 5)
+    assert make_event_partitions(database(conn)) == 1
+    assert one(conn, "SELECT last_value FROM job_events_id_seq")["last_value"] == SIZE + 5
+    newest = one(conn, "SELECT max(first_id), max(begun_at) > now() - interval '1 day' AS is_new FROM event_pace")
+    assert newest == {"max": SIZE + 1, "is_new": True}
+
+
+def test_no_partition_is_begun_while_the_current_one_is_empty_or_the_next_is_missing(conn: Conn) -> None:
+    use_for(conn, 20)
+    assert make_event_partitions(database(conn)) == 0
+    insert_job(conn)
+    conn.execute(f"DROP TABLE {called(1)}".encode())
+    assert one(conn, "SELECT begin_event_partition() AS outcome")["outcome"] == "enough"
+    assert make_event_partitions(database(conn)) == 2  # the missing one, and one after a new one was begun
+    assert one(conn, "SELECT last_value FROM job_events_id_seq")["last_value"] == SIZE + 1
+
+
+def test_two_that_begin_a_partition_at_once_begin_one(conn: Conn, connect: Connect) -> None:
+    """The one that comes later must not set the sequence back: ids would be given twice."""
+    insert_job(conn)
+    use_for(conn, 20)
+    with connect() as first, connect() as second:
+        first.execute("BEGIN")
+        assert run(first, "make_event_partition", ahead=3) == [{"outcome": "begun"}]
+        assert run(second, "make_event_partition", ahead=3) == [{"outcome": "locked"}]
+        second.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            insert_job(second)  # nobody draws an id meanwhile
+        first.execute("COMMIT")
+        assert run(second, "make_event_partition", ahead=3) == [{"outcome": "made"}]
+        assert run(second, "make_event_partition", ahead=3) == [{"outcome": "enough"}]
+    insert_job(conn)
+    assert where(conn) == {called(0): 2, called(1): 2}
+
+
+def test_no_partition_is_begun_while_a_transaction_can_still_write_to_the_current_one(
+    conn: Conn, connect: Connect
+) -> None:
+    insert_job(conn)
+    use_for(conn, 20)
+    with connect() as writer:
+        writer.execute("BEGIN")
+        insert_job(writer)
+        assert run(conn, "make_event_partition", ahead=3) == [{"outcome": "locked"}]
+        insert_job(conn)  # others go on
+        insert_job(writer)
+        writer.execute("COMMIT")
+    assert make_event_partitions(database(conn)) == 1
+    insert_job(conn)
+    assert where(conn) == {called(0): 8, called(1): 2}
 
 
 def test_a_partition_has_all_that_the_table_has(conn: Conn) -> None:
@@ -240,6 +318,30 @@ def test_what_reads_new_events_skips_old_partitions(long_history: Conn, statemen
     before = reads(long_history)
     long_history.execute(statement.encode())
     after = reads(long_history)
+    assert {name for name in after if after[name] != before.get(name)} <= {called(3), "job_events_default"}
+
+
+def test_stats_read_no_partition_that_is_older_than_a_day(long_history: Conn) -> None:
+    """Unless there are too few calls to show in the newer ones."""
+    conn = long_history
+    conn.execute("INSERT INTO event_pace SELECT %s, now() - interval '26 hours'", [3 * SIZE + 1])
+    job = insert_job(conn)
+    called_gateway = (
+        "INSERT INTO job_events (job_id, event_type, meta)"
+        """ SELECT %s, 'retry', '{"gateway_ok": true, "gateway_ms": 7}' FROM generate_series(1, %s)"""
+    )
+    jump(conn, 2 * SIZE + 50_000)
+    conn.execute(called_gateway, [job, 1500])
+    jump(conn, 3 * SIZE + 50_000)
+    conn.execute(called_gateway, [job, 900])
+    assert get_stats(database(conn), config())["gateway_seconds"]["calls"] == 1000
+    conn.execute(called_gateway, [job, 100])
+    aggregate_counters(database(conn))
+    before = reads(conn)
+    stats = get_stats(database(conn), config())
+    after = reads(conn)
+    assert stats["gateway_seconds"]["calls"] == 1000
+    assert stats["breaker"]["calls"] == config().circuit_window
     assert {name for name in after if after[name] != before.get(name)} <= {called(3), "job_events_default"}
 
 

@@ -10,10 +10,11 @@ from uuid import UUID
 import psycopg
 import pytest
 from convertq.queue.counters import Counters, aggregate_counters
+from convertq.queue.event_partitions import make_event_partitions
 from convertq.queue.event_retention import EventRetention, RemovedEvents
 
 from tests.conftest import Connect, Environment
-from tests.integration.test_event_partitions import SIZE, called, jump, partitions, where
+from tests.integration.test_event_partitions import SIZE, called, jump, partitions, use_for, where
 from tests.jobs import Conn, claimed, complete, database, events_of, insert_job, one, run, status_of
 from tests.processes import run as run_convertq
 
@@ -164,19 +165,36 @@ def test_an_event_whose_partition_is_gone_goes_to_the_default_one_and_is_removed
     assert where(conn) == {called(1): 8}
 
 
-@pytest.mark.parametrize(("first_days_ago", "left"), [(93.0, 2), (100.0, 1)])
-def test_old_events_of_a_full_partition_wait_for_it_only_if_it_was_filled_within_a_week(
-    conn: Conn, first_days_ago: float, left: int, remove: Remove
+@pytest.mark.parametrize(
+    ("days", "first_days_ago", "left"), [(90, 104.0, 2), (90, 106.0, 1), (59, 64.0, 2), (59, 66.0, 1)]
+)
+def test_old_events_wait_for_their_partition_for_16_days_or_a_week_at_most(
+    conn: Conn, days: int, first_days_ago: float, left: int
 ) -> None:
     job_id = finished_job(conn)
     jump(conn, SIZE)
     make_old(conn)
     write_events(conn, job_id, first_days_ago)
-    write_events(conn, job_id, 89)
+    write_events(conn, job_id, days - 1)
     jump(conn, 2 * SIZE)
     finished_job(conn)
-    remove()
+    list(EventRetention(database(conn), days, dry_run=False).run())
     assert where(conn) == {called(1): left, called(2): 4}
+
+
+def test_at_a_slow_pace_a_month_goes_with_its_partitions(conn: Conn, remove: Remove) -> None:
+    """A partition for every 15 days, and none of their events is deleted by itself."""
+    job_id = finished_job(conn)
+    make_old(conn)
+    for days_ago in (120, 105, 90):
+        write_events(conn, job_id, days_ago - 0.1, 30)
+        write_events(conn, job_id, days_ago - 14.9, 30)
+        use_for(conn, 15.1)
+        make_event_partitions(database(conn))
+    finished_job(conn)
+    assert where(conn) == {called(0): 64, called(1): 60, called(2): 60, called(3): 4}
+    assert [(each.name, each.count) for each in remove()] == [(called(0), 64), (called(1), 60)]
+    assert where(conn) == {called(2): 60, called(3): 4}
 
 
 @pytest.mark.parametrize("name", ["jobs", "job_events", "job_events_default", "pg_class", 'x"; DROP TABLE jobs; --'])

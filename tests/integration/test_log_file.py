@@ -23,7 +23,7 @@ from convertq.queue.log.shared_file import LOCK_TIMEOUT_SECONDS, SharedFileHandl
 from tests.jobs import config
 from tests.waiting import WAIT_SECONDS, eventually
 
-WRITERS, LINES, LENGTH = 8, 500, 2048
+WRITERS, LINES, LENGTH = 8, 800, 2048
 WRITER = """
 import logging, sys
 from pathlib import Path

@@ -31,7 +31,7 @@ def test_every_command_is_named(command: str) -> None:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.variable)
 def test_every_variable_is_named_with_its_default(setting: object) -> None:
     variable, default = setting.variable, setting.default  # type: ignore[attr-defined]
-    after = section("ENVIRONMENT").partition(variable)[2].partition(".TP")[0]
+    after = section("ENVIRONMENT").partition(f".B {variable}\n")[2].partition(".TP")[0]
     assert after, f"{variable} is not in the page"
     assert default is None or default in after
 

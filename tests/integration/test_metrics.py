@@ -49,12 +49,18 @@ def printed(environment: Environment, **overrides: object) -> Samples:
     return samples(done.stdout)
 
 
-def test_the_names_labels_and_types_are_those_that_are_promised(environment: Environment) -> None:
+def insert_score(conn: Conn) -> None:
+    """Before the first, the metric of estimates is absent."""
+    conn.execute("INSERT INTO estimate_scores (covered, median_ratio, late_ratio) VALUES (true, 1, 1)")
+
+
+def test_the_names_labels_and_types_are_those_that_are_promised(conn: Conn, environment: Environment) -> None:
+    insert_score(conn)
     text = run("metrics", environment=environment()).stdout
     families = list(text_string_to_metric_families(text))
     found = {sample.name: set(sample.labels) for family in families for sample in family.samples}
     assert found == METRICS
-    assert text.count("# HELP ") == text.count("# TYPE ") == len(families) == 10
+    assert text.count("# HELP ") == text.count("# TYPE ") == len(families) == 16
     types = {family.name: family.type for family in families}
     assert types["convertq_gateway_duration_seconds"] == "histogram"
     assert types["convertq_jobs"] == types["convertq_oldest_queued_seconds"] == "gauge"
@@ -85,13 +91,14 @@ def test_the_numbers_are_those_of_what_happened(conn: Conn, environment: Environ
         "convertq_jobs_completed_total": 1,
         'convertq_jobs_failed_total{code="GW_5XX"}': 1,
         "convertq_retries_total": 1,
-        'convertq_gateway_duration_seconds_bucket{le="0.25"}': 0,
-        'convertq_gateway_duration_seconds_bucket{le="0.5"}': 1,
-        'convertq_gateway_duration_seconds_bucket{le="2.5"}': 1,
-        'convertq_gateway_duration_seconds_bucket{le="5.0"}': 3,
-        'convertq_gateway_duration_seconds_bucket{le="+Inf"}': 3,
-        "convertq_gateway_duration_seconds_count": 3,
-        "convertq_gateway_duration_seconds_sum": 6.4,
+        'convertq_gateway_duration_seconds_bucket{gateway="default",le="0.25"}': 0,
+        'convertq_gateway_duration_seconds_bucket{gateway="default",le="0.5"}': 1,
+        'convertq_gateway_duration_seconds_bucket{gateway="default",le="2.5"}': 1,
+        'convertq_gateway_duration_seconds_bucket{gateway="default",le="5.0"}': 3,
+        'convertq_gateway_duration_seconds_bucket{gateway="default",le="+Inf"}': 3,
+        'convertq_gateway_duration_seconds_count{gateway="default"}': 3,
+        'convertq_gateway_duration_seconds_sum{gateway="default"}': 6.4,
+        "convertq_wanted_workers": 2,  # one runs; the retry needs less than one worker
         'convertq_servers{status="active"}': 1,
     }
     assert {name: value for name, value in found.items() if name in expected} == expected
@@ -118,8 +125,8 @@ def test_an_open_breaker_shows_and_its_time_adds_up(conn: Conn, environment: Env
     make.set_breaker(conn, "half_open", probe_after="tomorrow")
     conn.execute("UPDATE circuit_breaker SET opened_at = now() - interval '60 s', open_seconds = 1000")
     found = printed(environment)
-    assert found["convertq_breaker_open"] == 1
-    assert 1060 <= found["convertq_breaker_open_seconds_total"] < 1120
+    assert found['convertq_breaker_open{gateway="default"}'] == 1
+    assert 1060 <= found['convertq_breaker_open_seconds_total{gateway="default"}'] < 1120
 
 
 def test_a_silent_server_counts_as_dead_before_anybody_has_said_so(conn: Conn, environment: Environment) -> None:
@@ -162,6 +169,7 @@ def test_a_label_that_needs_escaping_is_read_back_as_it_was(conn: Conn, environm
 
 def test_every_metric_has_its_kind_its_help_and_its_label(conn: Conn, environment: Environment) -> None:
     make.complete(conn, make.claimed(conn), gateway_status=200, gateway_ms=1_234_567)
+    insert_score(conn)
     text = metrics_text(make.database(conn), read_config(environment())).decode()
     described = [line for line in text.splitlines() if line.startswith("#")]
     assert described == [
@@ -169,8 +177,8 @@ def test_every_metric_has_its_kind_its_help_and_its_label(conn: Conn, environmen
         for name, metric in DESCRIBED.items()
         for line in (f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}")
     ]
-    assert "convertq_gateway_duration_seconds_sum 1234.567" in text.splitlines()
-    labels = {name: set(re.findall(rf"^{name}{{(\w+)=", text, re.MULTILINE)) for name in DESCRIBED}
+    assert 'convertq_gateway_duration_seconds_sum{gateway="default"} 1234.567' in text.splitlines()
+    labels = {name: set(re.findall(rf"^{name}(?:_sum)?{{(\w+)=", text, re.MULTILINE)) for name in DESCRIBED}
     assert labels == {name: {metric.label} if metric.label else set() for name, metric in DESCRIBED.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -87,6 +88,29 @@ def test_up_to_a_version_and_then_the_rest(connection: db.BoundedConnection, con
         Database(connection, "tenant").check_schema()
     migrations.migrate(connection, "tenant")
     assert applied(conn, "tenant") == VERSIONS
+
+
+def test_a_program_that_writes_jobs_goes_on_while_its_rights_are_those_of_before(
+    connection: db.BoundedConnection, conn: Conn
+) -> None:
+    """roles.sql is run after the migration."""
+    migrations.migrate(connection, "tenant", to=7)
+    writer = f"writer_{uuid4().hex}"
+    conn.execute(f"CREATE ROLE {writer}".encode())
+    try:
+        conn.execute(f"GRANT USAGE ON SCHEMA tenant TO {writer}".encode())
+        conn.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA tenant TO {writer}".encode())
+        conn.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA tenant TO {writer}".encode())
+        conn.execute(f"REVOKE INSERT ON tenant.jobs FROM {writer}".encode())
+        conn.execute(f"GRANT INSERT (bytes, sha256, status) ON tenant.jobs TO {writer}".encode())
+        migrations.migrate(connection, "tenant")
+        conn.execute(f"SET ROLE {writer}".encode())
+        conn.execute("INSERT INTO tenant.jobs (bytes, sha256, status) VALUES (1, repeat('a', 64), 'queued')")
+        conn.execute("UPDATE tenant.jobs SET status = 'cancelled'")
+    finally:
+        conn.execute("RESET ROLE")
+        conn.execute(f"DROP OWNED BY {writer}".encode())
+        conn.execute(f"DROP ROLE {writer}".encode())
 
 
 def test_there_is_no_way_back(connection: db.BoundedConnection) -> None:

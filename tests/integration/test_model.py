@@ -88,7 +88,7 @@ class QueueMachine(RuleBasedStateMachine):
         row = run(
             self.observer, "submit_job", id=job_id, owner="owner", original_filename="a.pdf", bytes=1,
             sha256=job_id.hex * 2, mapping="pt_simon_invoice_v1", pretty=True, priority=priority, status="queued",
-            upload_path="/uploads/a.pdf",
+            upload_path="/uploads/a.pdf", not_before=None, deadline=None,
         )  # fmt: skip
         assert [found["id"] for found in row] == [job_id]
         self.model.submit(job_id, priority)
@@ -97,6 +97,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(job_id=jobs)
     def retry_by_hand(self, job_id: UUID) -> None:
         assert bool(run(self.observer, "retry_jobs", ids=[job_id])) == self.model.retry_by_hand(job_id)
+
+    @rule(job_id=jobs, worker=sampled_from(WORKERS))
+    def cancel(self, job_id: UUID, worker: Worker) -> None:
+        rows = run(self.connections[worker], "cancel_jobs", ids=[job_id], by="an operator")
+        assert bool(rows) == self.model.cancel(job_id)
 
     @rule(state=sampled_from(["closed", "closed", "closed", "open"]))
     def move_the_breaker(self, state: str) -> None:
@@ -238,7 +243,9 @@ class QueueMachine(RuleBasedStateMachine):
     def beat(self, host: str) -> None:
         """A supervisor that finds itself marked dead goes on under a new name."""
         server = self.servers[host]
-        alive = bool(run(self.observer, "heartbeat_server", server=server, longest_gap=20))
+        alive = bool(
+            run(self.observer, "heartbeat_server", server=server, concurrency=4, longest_gap=20, gateways=["default"])
+        )
         assert alive == (server not in self.model.gone)
         if server in self.model.silent:
             self.model.witnesses.discard(server)
@@ -269,6 +276,7 @@ class QueueMachine(RuleBasedStateMachine):
             row = found[job_id]
             assert (row["status"], row["attempt_count"], row["leased_by"]) == (job.status, job.attempts, job.holder)
             assert (row["dead_letter"], row["error_code"]) == (job.dead_letter, job.error_code)
+            assert (row["cancelled_at"] is not None) == (job.status == "cancelled")
             assert events[job_id] == job.events
             assert (job_id in shown) == job.shows_progress
             assert row["attempt_count"] <= MAX_ATTEMPTS

@@ -136,7 +136,7 @@ def test_a_pipeline_waits_no_longer_than_its_answer_timeout(conn: Conn, connect:
 
 
 def test_a_connection_that_is_cut_is_an_error_and_not_a_hang(conn: Conn, database: Database) -> None:
-    conn.execute("SELECT pg_terminate_backend(%s)", [database.connection.info.backend_pid])
+    conn.execute("SELECT pg_terminate_backend(%s, 5000)", [database.connection.info.backend_pid])
     with pytest.raises(psycopg.Error) as lost:
         database.pipeline.run(BEGIN, ("lock_lease", NOWHERE))
     assert server_is_gone(lost.value)
@@ -147,4 +147,4 @@ def test_a_percent_sign_and_a_name_used_twice_are_numbered_right() -> None:
     assert b"%(" not in text
     assert b"%%" not in text
     assert names[0] == "holder"
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 15

@@ -74,16 +74,16 @@ FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
 FINISHED = [
     {"id": str(UUID(int=n)), "holder": HOLDER, "attempt": 1, "result_path": "x", "event": {}} for n in range(1, 9)
 ]
-ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "duration_ms": 1}
+ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "gateway": None, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}
 CLAIM = {
     "check_for_due": True, "due_after": "-infinity", "holder": HOLDER, "server": SERVER, "lease_ttl": 600, "wanted": 1,
-    "count_up_to": 1, "finished": "[]", "retention_days": 30,
+    "count_up_to": 1, "finished": "[]", "retention_days": 30, "excluded": "{}",
 }  # fmt: skip
 BATCH = {**CLAIM, **START.parameters, "wanted": 8, "count_up_to": 32}
 PAGE = {
     "owner": "owner 7", "statuses": list(JobStatus), "before_created_at": NEWEST[0], "before_id": NEWEST[1],
-    "limit": 51, "heartbeat_timeout": 40,
+    "limit": 51, "heartbeat_timeout": 40, "gateways": ["default"],
 }  # fmt: skip
 FROM_THE_START = START.parameters
 #: Statement: its parameters and the indexes that it is meant to use. jobs_by_status also finds what runs now.
@@ -92,7 +92,10 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
         {**CLAIM, **FROM_THE_START},
         {"jobs_claimable", "jobs_waiting_for_retry", "jobs_pkey"},
     ),
-    "find_claimable_job": (FROM_THE_START, {"jobs_claimable"}),
+    "reroute_jobs": (
+        {"after_route": "", "page": 500, **{k: v for k, v in FROM_THE_START.items() if k != "route"}},
+        {"jobs_claimable", "jobs_pkey"},
+    ),
     "promote_due_jobs": ({"due_after": "-infinity"}, {"jobs_waiting_for_retry", "jobs_pkey"}),
     "reclaim_jobs": ({"max_attempts": 3}, {"jobs_by_status", "jobs_pkey"}),
     "extend_lease": ({**FENCE, "lease_ttl": 600}, {"jobs_pkey"}),
@@ -111,7 +114,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "lock_lease": (FENCE, {"jobs_pkey"}),
     "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey"}),
     "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey"}),
-    "requeue_job": ({**FENCE, "reason": "x"}, {"jobs_pkey"}),
+    "requeue_job": ({**FENCE, "reason": "x", "delay_ms": 0}, {"jobs_pkey"}),
     "requeue_worker_jobs": (
         {
             "holder": HOLDER,
@@ -128,12 +131,29 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "get_session_job": ({"id": UUID(int=1)}, {"jobs_pkey", "job_events_by_job"}),
     "list_needed_jobs": ({"id": UUID(int=1)}, {"jobs_pkey"}),
     "count_active_jobs": ({"owner": "owner 7"}, {"jobs_by_owner_and_status"}),
-    "get_prospects": (
-        {"id": UUID(int=1), "heartbeat_timeout": 40, "hostname": "host", "at_most": 1000},
+    "get_prospects": ({"id": UUID(int=1), "heartbeat_timeout": 40, "hostname": "host"}, {"jobs_pkey"}),
+    "list_jobs_ahead": (
+        {"ids": [UUID(int=1)], "routes": ["default"], "at_most": 1000},
         {"jobs_claimable", "jobs_pkey"},
     ),
+    "list_far_positions": (
+        {"ids": [UUID(int=1)], "at_most": 1000, "count_up_to": 1000},
+        {"jobs_claimable", "jobs_pkey"},
+    ),
+    "measure_queue": ({"at_most": 5000}, {"jobs_claimable"}),
+    "get_estimate_model": ({"heartbeat_timeout": 40}, {"jobs_by_status"}),
+    "measure_service_times": ({"batch": 500, "memory": 500}, {"job_events_outcomes", "jobs_pkey"}),
+    "find_new_jobs": ({"seen_event": 19_000, "events": 500, "wanted": 10}, {"job_events_pkey", "jobs_pkey"}),
+    "score_samples": ({"scores": 1000}, {"jobs_pkey"}),
+    "pause_jobs": ({**FROM_THE_START, "limit": 1000}, {"jobs_claimable", "jobs_pkey"}),
+    "resume_jobs": ({"route": "", "owner": "", "created_at": "-infinity"}, {"jobs_paused", "jobs_pkey"}),
+    "expire_jobs": ({}, {"jobs_with_a_deadline", "jobs_pkey"}),
+    "renew_turns": ({"first": -1, "last": 2**63 - 1}, {"jobs_claimable", "jobs_pkey"}),
+    "advance_turns": ({"finds_new": True, "positions": "[]"}, {"jobs_claimable"}),
+    "limit_owners": ({"window": 500, "slack": 250}, {"jobs_by_owner_and_turn", "jobs_pkey"}),
+    "release_owners": ({"window": 500}, {"jobs_over_cap", "jobs_by_owner_and_turn", "jobs_pkey"}),
     "trip_breaker": (
-        {"window": 20, "threshold": 0.5, "cooldown_ms": 1},
+        {"gateway": "default", "window": 20, "threshold": 0.5, "cooldown_ms": 1},
         {"job_events_gateway_calls", "job_events_pkey"},
     ),
 }
@@ -283,16 +303,16 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
         " ORDER BY route, -priority::bigint, turn, created_at, id"
     )
     job_id = one(conn, f"{queue} OFFSET {place} LIMIT 1")["id"]
-    given = {**HOT["get_prospects"][0], "id": job_id}
-    plan = explain(conn, "get_prospects", "force_generic_plan", ", ANALYZE, BUFFERS", given)
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1500
+    for statement in ("list_jobs_ahead", "list_far_positions"):
+        given = {**HOT[statement][0], "ids": [job_id]}
+        plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS", given)
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 2500
 
 
 @pytest.mark.parametrize(
     ("statement", "pages"),
     [
         ("complete_and_claim", 200),
-        ("find_claimable_job", 20),
         ("promote_due_jobs", 60_000),
         ("reclaim_jobs", 6000),
         ("requeue_worker_jobs", 6000),
@@ -305,6 +325,48 @@ def test_a_jobs_place_in_a_long_queue_is_found_in_few_pages(conn: Conn, place: i
 def test_a_hot_statement_touches_few_pages(conn: Conn, statement: str, pages: int) -> None:
     plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < pages
+
+
+def test_thousands_of_paused_jobs_cost_nothing(conn: Conn) -> None:
+    """Their owner stays paused, and the jobs have been moved out of the claim's index."""
+    conn.execute("SET LOCAL session_replication_role = replica")
+    conn.execute("INSERT INTO pauses (owner, by) VALUES ('paused', 'me')")
+    conn.execute(
+        "INSERT INTO jobs (owner_session_id, bytes, sha256, status, priority, paused, retry_after, queued_at)"
+        " SELECT 'paused', n, repeat('0', 64), 'queued', 9, true, 'infinity', now() FROM generate_series(1, 5000) AS n"
+    )
+    for statement in ("complete_and_claim", "resume_jobs", "expire_jobs"):
+        plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
+
+
+def test_a_turn_and_a_limit_cost_the_same_beside_thousands_of_jobs(conn: Conn) -> None:
+    conn.execute("SET LOCAL session_replication_role = replica")
+    conn.execute("UPDATE fair_share SET takes_turns = true, owner_max_running = 1")
+    conn.execute(
+        "INSERT INTO jobs (owner_session_id, bytes, sha256, status, queued_at, turn, over_cap, retry_after)"
+        " SELECT 'many', n, repeat('0', 64), 'queued', now(), -n, n > 2000,"
+        "        CASE WHEN n > 2000 THEN 'infinity'::timestamptz END FROM generate_series(2, 5000) AS n"
+    )
+    conn.execute("UPDATE jobs SET owner_session_id = 'many' WHERE status = 'processing'")
+    for call in ("SELECT next_turn('default', 0, 'many')", "SELECT owners_at_cap(1)"):
+        one(conn, call)  # plans it
+        row = one(conn, f"EXPLAIN (FORMAT JSON, ANALYZE, BUFFERS) {call}")
+        assert row["QUERY PLAN"][0]["Plan"]["Shared Hit Blocks"] < 300
+    for statement in ("advance_turns", "release_owners"):
+        plan = explain(conn, statement, "force_generic_plan", ", ANALYZE, BUFFERS")
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 1000
+    assert one(conn, "SELECT next_turn('default', 0, 'many') AS turn")["turn"] == -2
+
+
+def test_resuming_an_owner_of_thousands_reads_as_many_as_it_moves(conn: Conn) -> None:
+    conn.execute("SET LOCAL session_replication_role = replica")
+    conn.execute("UPDATE jobs SET paused = true, retry_after = 'infinity' WHERE status = 'queued'")
+    conn.execute("ANALYZE jobs")
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        found = list(nodes(explain(conn, "resume_jobs", mode)))
+        assert {node.get("Index Name") for node in found} - {None} <= {"jobs_paused", "jobs_pkey"}
+        assert not {node.get("Relation Name") for node in found if node["Node Type"] == "Seq Scan"} & {"jobs"}
 
 
 def test_a_claim_of_eight_touches_few_pages(conn: Conn) -> None:
@@ -334,11 +396,22 @@ def test_a_slice_of_dependants_is_found_without_reading_those_before_it(conn: Co
 
 
 def test_promoting_one_retry_does_not_read_the_queue(conn: Conn) -> None:
-    conn.execute(
-        "UPDATE jobs SET retry_after = 'yesterday' WHERE id = (SELECT id FROM jobs WHERE status = 'queued' LIMIT 1)"
-    )
-    plan = explain(conn, "promote_due_jobs", "force_generic_plan", ", ANALYZE, BUFFERS")
+    for _ in range(2):  # the second time, the functions of the triggers have their plans
+        conn.execute(
+            "UPDATE jobs SET retry_after = 'yesterday' WHERE id = (SELECT id FROM jobs WHERE status = 'queued' LIMIT 1)"
+        )
+        plan = explain(conn, "promote_due_jobs", "force_generic_plan", ", ANALYZE, BUFFERS")
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 100
+
+
+def test_a_peek_at_every_gateway_touches_few_pages(conn: Conn) -> None:
+    """Also where one of them has no job."""
+    conn.execute("INSERT INTO circuit_breaker (gateway) VALUES ('empty')")
+    routes = [{**FROM_THE_START, "route": name, "excluded": []} for name in ("default", "empty")]
+    given = {"holder": HOLDER, "routes": json.dumps(routes)}
+    explain(conn, "choose_route", "force_generic_plan", ", ANALYZE", given)  # the functions have their plans then
+    plan = explain(conn, "choose_route", "force_generic_plan", ", ANALYZE, BUFFERS", given)
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 30
 
 
 def test_an_idle_claim_touches_few_pages(conn: Conn) -> None:
@@ -379,7 +452,7 @@ def test_the_data_is_as_big_as_promised(conn: Conn) -> None:
     assert counts["processing"] == 50
 
 
-@pytest.mark.parametrize("statement", ["complete_and_claim", "find_claimable_job"])
+@pytest.mark.parametrize("statement", ["complete_and_claim"])
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(
     database_url: str, mode: str, statement: str

@@ -169,7 +169,7 @@ def test_a_retry_and_a_completion_of_one_attempt_have_one_winner(conn: Conn, her
 def submit(conn: Conn, job: UUID, **columns: object) -> int:
     given = {
         "owner": "o", "original_filename": "a.pdf", "bytes": 5, "sha256": "a" * 64, "mapping": "m", "pretty": True,
-        "priority": 0, "status": "queued", "upload_path": "x",
+        "priority": 0, "status": "queued", "upload_path": "x", "not_before": None, "deadline": None,
     }  # fmt: skip
     return len(run(conn, "submit_job", id=job, **{**given, **columns}))
 
@@ -231,8 +231,8 @@ def test_two_probes_are_one(conn: Conn, here: Conn, there: Conn) -> None:
     for _ in range(ROUNDS):
         set_breaker(conn, "open", probe_after="yesterday")
         taken = together(
-            lambda: run(here, "take_probe", holder=HOLDER, **given),
-            lambda: run(there, "take_probe", holder=OTHER, **given),
+            lambda: run(here, "take_probe", gateway="default", holder=HOLDER, **given),
+            lambda: run(there, "take_probe", gateway="default", holder=OTHER, **given),
         )
         assert sorted(map(len, filter(lambda rows: isinstance(rows, list), taken))) == [0, 1]  # type: ignore[arg-type]
 

@@ -45,7 +45,7 @@ def mark_dead(conn: Conn, listening_since: datetime | None = None) -> list[str]:
 
 
 def beat(conn: Conn, server: str) -> None:
-    assert run(conn, "heartbeat_server", server=server, longest_gap=20)
+    assert run(conn, "heartbeat_server", server=server, concurrency=4, longest_gap=20, gateways=["default"])
 
 
 def test_an_expired_lease_goes_back_without_delay(conn: Conn) -> None:

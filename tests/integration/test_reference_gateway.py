@@ -430,7 +430,7 @@ def test_a_port_in_use_is_one_clear_line(gateway: Gateway) -> None:
 def test_a_missing_library_is_one_clear_line() -> None:
     ended = run_command(before="import sys; sys.modules['pypdfium2'] = None")
     assert ended.returncode == 1
-    assert ended.stderr == "Error: gateway needs pypdfium2: pip install 'convertq[demo]'\n"
+    assert ended.stderr == "Error: gateway needs pypdfium2: pip install 'convertq[gateway]'\n"
 
 
 def test_a_wrong_fault_is_wrong_usage() -> None:

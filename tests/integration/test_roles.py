@@ -200,7 +200,10 @@ def test_the_web_application_can_submit_retry_and_count_downloads(
     assert complete(conn, claim(conn))  # and with it the other is queued
     assert run(mine, "count_download", id=job_id)
     assert run_convertq("reclaim", environment=given).returncode == 0
-    assert run(mine, "open_breaker_by_hand")
+    for command in ("pause", "resume"):
+        moved = run_convertq(command, "--owner", "x", environment=given)
+        assert (moved.returncode, moved.stderr) == (0, "")
+    assert run(mine, "open_breaker_by_hand", gateways=["default"])
 
 
 def test_the_web_server_does_all_its_work_with_the_rights_of_the_web(web: Web, url_as: AsRole, conn: Conn) -> None:

@@ -80,7 +80,9 @@ def test_a_manual_retry_and_a_resubmission_are_runs_of_their_own(conn: Conn) -> 
     job_id = insert_job(conn, "failed")
     assert run(conn, "retry_jobs", ids=[job_id])
     assert fail(conn, claim(conn))
-    assert run(conn, "resubmit_job", id=job_id, upload_path="x", pretty=True, priority=0)
+    assert run(
+        conn, "resubmit_job", id=job_id, upload_path="x", pretty=True, priority=0, not_before=None, deadline=None
+    )
     assert run_of(conn, job_id) == 3
 
 

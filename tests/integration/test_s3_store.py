@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +18,7 @@ from convertq.queue.config import read_config
 from convertq.queue.database.database import Database
 from convertq.queue.errors import StorageError
 from convertq.queue.retention import Kind, Retention
-from convertq.queue.store import open_store, protocol, s3_client
+from convertq.queue.store import open_store, protocol, s3_signature
 from convertq.queue.store.protocol import Store
 from convertq.queue.store.s3_client import Request
 
@@ -26,6 +28,7 @@ from tests.jobs import Conn, insert_job
 from tests.processes import run
 from tests.s3_proxy import S3Proxy
 from tests.storage import Storage
+from tests.waiting import eventually
 from tests.web_client import Site, Visitor, error_of
 
 XML = b"<invoice>\n</invoice>\n"
@@ -76,7 +79,8 @@ def test_cleanup_deletes_what_has_expired_and_what_no_row_names(
     unknown = storage.write(f"uploads/{uuid4()}.pdf", PDF)
     foreign = storage.write("uploads/readme.txt", b"not convertq's")
     fresh = run("cleanup", "--json", environment=here)
-    assert json.loads(fresh.stdout)["results"] == 1
+    done = json.loads(fresh.stdout)
+    assert (done["results"], done["bytes"]) == (1, len(XML))
     assert [storage.sha256_of(each) != "" for each in (kept_at, expired_at)] == [True, False]
     assert storage.keys("uploads/") == sorted(_names(storage, unknown, foreign))  # not a day old
     assert len(storage.results_of(kept)) == 2
@@ -179,12 +183,8 @@ def test_doctor_names_the_remedy(here: dict[str, str], settings: dict[str, str],
 
 
 def test_a_clock_that_is_an_hour_wrong_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Later(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-            return datetime.now(UTC) + timedelta(hours=1)
-
-    monkeypatch.setattr(s3_client, "datetime", Later)
+    later = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y%m%dT%H%M%SZ")
+    monkeypatch.setattr(s3_signature, "timestamp", lambda: later)
     with pytest.raises(StorageError, match="this host's clock is wrong: set it"):
         store.open_source(uuid4())
 
@@ -198,6 +198,48 @@ def test_credentials_that_were_renewed_are_used_at_the_next_request(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", here["AWS_SECRET_ACCESS_KEY"])
     with pytest.raises(FileNotFoundError):
         store.open_source(uuid4())
+
+
+def test_a_token_that_expires_in_a_running_process_is_replaced_from_the_file_at_once(
+    environment: Environment, storage: Storage, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The request that meets the expiry is sent again with the new credentials, and nobody notices."""
+    file, settings = tmp_path / "credentials", storage.environment
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def write(key: str) -> None:
+        secret = settings["AWS_SECRET_ACCESS_KEY"]
+        file.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+
+    s3_proxy.spoil(credential="EXPIRED", status=400, code="ExpiredToken")
+    store = open_store(read_config(environment(**{**settings, "S3_ENDPOINT_URL": s3_proxy.endpoint})))
+    write("EXPIRED")
+    with pytest.raises(StorageError, match="the session token has expired: renew the credentials"):
+        store.open_source(uuid4())
+    assert s3_proxy.count("GET") == 1
+    write(settings["AWS_ACCESS_KEY_ID"])
+    with pytest.raises(FileNotFoundError):
+        store.open_source(uuid4())
+    assert s3_proxy.count("GET") == 3
+
+
+def test_a_silent_transfer_is_ended_from_another_thread_and_not_tried_again(
+    environment: Environment, storage: Storage, s3_proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_with(monkeypatch, environment(**{**storage.environment, "S3_ENDPOINT_URL": s3_proxy.endpoint}))
+    s3_proxy.spoil(method="HEAD", silent=True)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(store.has_source, uuid4())
+        eventually(lambda: s3_proxy.count("HEAD") == 1)
+        store.abort_transfers()
+        with pytest.raises(StorageError, match="the transfer was aborted"):
+            asked.result(timeout=10)
+    assert s3_proxy.count("HEAD") == 1
+    s3_proxy.recover()
+    store.permit_transfers()
+    assert not store.has_source(uuid4())
 
 
 def test_a_row_can_name_no_object_but_a_result_of_its_own_job(store: Store, storage: Storage) -> None:

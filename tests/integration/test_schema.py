@@ -10,7 +10,7 @@ import pytest
 
 from tests.jobs import Conn, insert_job, one, row_of
 
-STATUSES = ["uploaded", "queued", "processing", "complete", "failed"]
+STATUSES = ["uploaded", "queued", "processing", "complete", "failed", "cancelled"]
 BROKEN: list[tuple[str, str, dict[str, Any]]] = [
     ("file_is_not_empty", "queued", {"bytes": 0}),
     ("file_is_not_empty", "queued", {"bytes": -1}),
@@ -116,7 +116,7 @@ def test_side_tables_know_their_words(conn: Conn, statement: Any, constraint: st
     assert refused.value.diag.constraint_name in (constraint, "dependencies_have_no_cycle")
 
 
-def test_all_ten_events_are_known(conn: Conn) -> None:
+def test_all_eleven_events_are_known(conn: Conn) -> None:
     job = insert_job(conn)
     words = [
         "created",
@@ -127,6 +127,7 @@ def test_all_ten_events_are_known(conn: Conn) -> None:
         "reclaimed",
         "complete",
         "failed",
+        "cancelled",
         "downloaded",
         "expired",
     ]

@@ -50,7 +50,9 @@ def test_a_registration_whose_commit_was_not_answered_can_be_repeated(conn: Conn
 def test_a_heartbeat_is_only_for_the_living(conn: Conn, status: str, heard: bool) -> None:
     register_server(conn, status=status)
     old(conn)
-    assert bool(run(conn, "heartbeat_server", server=SERVER, longest_gap=20)) is heard
+    assert (
+        bool(run(conn, "heartbeat_server", server=SERVER, concurrency=4, longest_gap=20, gateways=["default"])) is heard
+    )
     assert is_fresh(conn) is heard
     assert row(conn)["status"] == status
 
@@ -59,7 +61,7 @@ def test_a_heartbeat_is_only_for_the_living(conn: Conn, status: str, heard: bool
 def test_a_gap_between_heartbeats_is_remembered(conn: Conn, silent_for: int, is_a_gap: bool) -> None:
     register_server(conn, heard_since="2020-01-01")
     conn.execute("UPDATE servers SET last_heartbeat_at = now() - make_interval(secs => %s)", [silent_for])
-    run(conn, "heartbeat_server", server=SERVER, longest_gap=20)
+    run(conn, "heartbeat_server", server=SERVER, concurrency=4, longest_gap=20, gateways=["default"])
     found = one(conn, "SELECT heard_since = last_heartbeat_at AS since_now FROM servers")
     assert found["since_now"] is is_a_gap
 
@@ -88,7 +90,12 @@ def test_stopping_twice_is_stopping_once(conn: Conn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "more"), [("heartbeat_server", {"longest_gap": 20}), ("drain_server", {}), ("stop_server", {})]
+    ("statement", "more"),
+    [
+        ("heartbeat_server", {"concurrency": 4, "longest_gap": 20, "gateways": []}),
+        ("drain_server", {}),
+        ("stop_server", {}),
+    ],
 )
 def test_a_server_that_was_never_registered_changes_nothing(
     conn: Conn, statement: str, more: dict[str, object]

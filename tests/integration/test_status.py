@@ -36,7 +36,7 @@ def test_the_functions_cost_no_index(conn: Conn) -> None:
     listed = ", ".join(f"'{status}'" for status in TERMINAL)
     for condition in ("is_terminal(status)", f"status IN ({listed})"):
         query = f"EXPLAIN SELECT id FROM jobs WHERE upload_path IS NOT NULL AND {condition}"
-        query += " ORDER BY greatest(completed_at, failed_at, created_at), id"
+        query += " ORDER BY greatest(completed_at, failed_at, cancelled_at, created_at), id"
         plan = "\n".join(row["QUERY PLAN"] for row in conn.execute(query).fetchall())
-        assert "jobs_with_a_source_to_remove" in plan
+        assert "jobs_with_a_source_to_expire" in plan
         assert "is_terminal" not in plan

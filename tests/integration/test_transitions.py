@@ -15,7 +15,8 @@ STATUSES = [str(status) for status in JobStatus]
 ARROWS = {
     ("uploaded", "queued"), ("uploaded", "failed"), ("queued", "processing"), ("queued", "failed"),
     ("processing", "complete"), ("processing", "failed"), ("processing", "queued"), ("failed", "queued"),
-    ("complete", "queued"),
+    ("complete", "queued"), ("uploaded", "cancelled"), ("queued", "cancelled"), ("processing", "cancelled"),
+    ("cancelled", "queued"), ("cancelled", "uploaded"),
 }  # fmt: skip
 FORBIDDEN = [(old, new) for old in STATUSES for new in STATUSES if old != new and (old, new) not in ARROWS]
 
@@ -36,7 +37,8 @@ def test_an_arrow_can_be_taken_and_leaves_its_event(conn: Conn, old: str, new: s
     job = insert_job(conn, old)
     set_status(conn, job, new)
     assert status_of(conn, job) == new
-    assert events_of(conn, job) == ["created", *([old] if old != "uploaded" else []), new]
+    event = "retry" if new == "uploaded" else new  # a cancelled job that is started over, and waits
+    assert events_of(conn, job) == ["created", *([old] if old != "uploaded" else []), event]
 
 
 @pytest.mark.parametrize(("old", "new"), FORBIDDEN)
@@ -46,7 +48,7 @@ def test_any_other_way_is_refused_in_plain_words(conn: Conn, old: str, new: str)
     with pytest.raises(psycopg.errors.CheckViolation, match=f"job {job} cannot go from {old} to {new}") as refused:
         set_status(conn, job, new)
     assert refused.value.diag.constraint_name == "job_transition_is_allowed"
-    assert "processing to complete, failed or queued" in (refused.value.diag.message_hint or "")
+    assert "processing to complete, failed, queued or cancelled" in (refused.value.diag.message_hint or "")
     assert (status_of(conn, job), events_of(conn, job)) == (old, before)
 
 

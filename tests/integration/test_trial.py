@@ -167,8 +167,8 @@ def test_a_change_that_was_committed_without_an_answer_is_said_once(
         raise AnswerIsLost
 
     @contextlib.contextmanager
-    def pipelined_without_an_answer(self: Database, *statements: Statement) -> Any:
-        with pipelined(self, *statements) as rows:
+    def pipelined_without_an_answer(self: Database, *statements: Statement, **options: Any) -> Any:
+        with pipelined(self, *statements, **options) as rows:
             yield rows
         self.connection.close()
         raise AnswerIsLost
@@ -208,7 +208,9 @@ def test_without_another_job_to_try_it_opens_again(conn: Conn, worker: Worker, f
     files.result(job.id).write_bytes(b"<left/>")
     worker.settle(job, files.left(job))
     conn.execute("UPDATE circuit_breaker SET probe_after = 'yesterday'")
-    assert run(conn, "take_probe", holder="x/1", probe_timeout=10, cooldown_ms=0) == [{"is_mine": False}]
+    assert run(conn, "take_probe", gateway="default", holder="x/1", probe_timeout=10, cooldown_ms=0) == [
+        {"is_mine": False}
+    ]
     assert breaker(conn)["state"] == "open"
 
 

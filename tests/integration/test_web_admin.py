@@ -19,7 +19,7 @@ from tests.waiting import eventually
 from tests.web_client import OPERATOR, PDF, TOKEN, Site, Visitor, error_of
 
 AN_ID = str(UUID(int=1))
-ONE_QUEUED = {"queued": 1, "skipped": 0, "message": "1 job queued again"}
+ONE_QUEUED = {"queued": 1, "skipped": 0, "left": 0, "message": "1 job queued again"}
 #: keys whose values change with time
 MOVING = {"now", "heartbeat_seconds", "up_seconds", "oldest_queued_seconds", "seconds", "lease_seconds"}
 
@@ -115,6 +115,13 @@ def test_the_history_has_a_row_for_every_minute(operator: Visitor) -> None:
     assert error_of(operator.get("/api/admin/history?minutes=0"))[0] == 400
 
 
+def test_the_scale_says_how_many_workers_are_wanted_and_why(operator: Visitor) -> None:
+    scale = operator.get("/api/admin/scale").json()
+    assert list(scale) == ["wanted_workers", "running_workers", "queued", "reason"]
+    assert scale["wanted_workers"] >= 1
+    assert scale["reason"].endswith(f"{scale['queued']} queued within 60 s")
+
+
 def test_the_breaker_is_opened_and_closed_by_hand(place: Place, operator: Visitor) -> None:
     opened = operator.post("/api/admin/breaker/open").json()
     assert (opened["state"], opened["by_hand"], opened["changed"]) == ("open", True, True)
@@ -147,7 +154,7 @@ def test_failed_jobs_are_retried_by_id(place: Place, operator: Visitor) -> None:
     ids = [str(first), str(second), str(first), str(gone), str(uuid4())]
     answer = operator.post("/api/admin/retry-failed", json={"ids": ids}).json()
     why = "no longer failed, source gone, or another job must be complete first"
-    assert answer == {"queued": 2, "skipped": 2, "message": f"2 jobs queued again, 2 left: {why}"}
+    assert answer == {"queued": 2, "skipped": 2, "left": 0, "message": f"2 jobs queued again, 2 left: {why}"}
     assert (status_of(place.conn, first), status_of(place.conn, second)) == ("queued", "queued")
 
 

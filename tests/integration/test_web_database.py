@@ -119,7 +119,7 @@ def test_a_standby_that_takes_no_writes_is_still_read(web: Web) -> None:
 
 
 SESSIONS = """
-SELECT count(*) AS number, count(pg_terminate_backend(pid)) FILTER (WHERE %s) AS ended
+SELECT count(*) AS number, count(*) FILTER (WHERE %s AND pg_terminate_backend(pid, 5000)) AS ended
   FROM pg_stat_activity WHERE application_name = 'convertq:web' AND datname = current_database()
 """
 

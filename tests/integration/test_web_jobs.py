@@ -33,8 +33,9 @@ from tests.web_client import PDF, Visitor, error_of
 
 FIELDS = {
     "id", "status", "original_filename", "bytes", "mapping", "priority", "attempt_count", "error_code", "error_message",
-    "dead_letter", "retry_after", "created_at", "queued_at", "started_at", "completed_at", "failed_at", "updated_at",
-    "progress", "why", "can_retry", "can_download", "display",
+    "dead_letter", "retry_after", "not_before", "deadline", "created_at", "queued_at", "started_at", "completed_at",
+    "failed_at", "cancelled_at", "updated_at", "progress", "why", "can_retry", "can_cancel", "can_download", "display",
+    "estimate",
 }  # fmt: skip
 
 
@@ -276,7 +277,7 @@ def test_a_server_that_has_fallen_silent_is_no_running_converter(place: Place, v
 
 def test_the_status_counts_the_queue_and_tells_nothing_else(place: Place, visitor: Visitor) -> None:
     status = visitor.get("/api/status").json()
-    assert set(status) == {"breaker", "queue_depth"}
+    assert set(status) == {"breaker", "gateways", "queue_depth"}
 
     def is_true() -> bool:
         queued = one(place.conn, "SELECT count(*) FROM jobs WHERE status = 'queued'")["count"]

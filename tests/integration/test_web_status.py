@@ -21,7 +21,9 @@ def test_new_jobs_are_counted_where_no_supervisor_runs(site: Site, conn: Conn) -
     """Otherwise each poll would read every event since the last supervisor, and there are more and more of them."""
     insert_jobs(conn, MANY)
     visitor = site.visitor()
-    assert visitor.get("/api/status").json() == {"breaker": "closed", "queue_depth": MANY}
+    assert visitor.get("/api/status").json() == {
+        "breaker": "closed", "gateways": {"default": "closed"}, "queue_depth": MANY,
+    }  # fmt: skip
     eventually(lambda: uncounted_events(conn) < 10_000, what="the events are aggregated")
     insert_job(conn, "queued")
     eventually(lambda: visitor.get("/api/status").json()["queue_depth"] == MANY + 1, what="the new job is counted")

@@ -10,7 +10,9 @@ from tests.chaos.disk import CannotMount, SmallDisk
 from tests.conftest import Dirs, Supervisor
 from tests.documents import Documents
 from tests.gateway_behaviours import big
+from tests.jobs import Conn, run
 from tests.stand_in_gateway import StandInGateway
+from tests.waiting import wait_for_row
 
 MEGABYTES = 4
 
@@ -26,16 +28,21 @@ def disk(dirs: Dirs) -> Iterator[SmallDisk]:
 
 
 def test_a_full_disk_holds_the_queue_until_there_is_room(
-    disk: SmallDisk, supervisor: Supervisor, documents: Documents
+    disk: SmallDisk, supervisor: Supervisor, documents: Documents, conn: Conn
 ) -> None:
     disk.fill()
     process = supervisor(RESULTS_MIN_FREE_MB=1, WORKER_CONCURRENCY=1)
     job_id = documents.put()
     assert "less than 1 MB free" in process.wait_for_event("held")["reason"]
     assert documents.story(job_id) == "created queued"
+    wait_for_row(conn, "SELECT * FROM queue_events WHERE event_type = 'held'")
     disk.free()
     assert documents.wait_for(job_id)["attempt_count"] == 1
     assert documents.story(job_id) == "created queued processing complete"
+    wait_for_row(conn, "SELECT * FROM queue_events WHERE event_type = 'released'")
+    held, released = reversed(run(conn, "list_queue_events", limit=10))
+    assert "less than 1 MB free" in held["meta"]["reason"]
+    assert held["meta"]["server"] == released["meta"]["server"]
 
 
 def test_a_disk_that_fills_while_a_result_is_written_fails_the_job_once_and_leaves_nothing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,13 @@ import pytest
 from convertq.embedded.postgres import EmbeddedPostgres, free_port
 from psycopg.rows import dict_row
 
-from tests.conftest import Dirs, Supervisor, Web, migrate
+from tests.conftest import Dirs, Environment, Supervisor, Web, migrate
 from tests.documents import Documents
-from tests.waiting import eventually
+from tests.gateway_behaviours import abandoned
+from tests.lifecycle.conftest import wait_for_call
+from tests.processes import run
+from tests.stand_in_gateway import StandInGateway
+from tests.waiting import WAIT_SECONDS, eventually
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
@@ -91,6 +96,25 @@ def test_jobs_are_converted_and_nothing_leaks_to_other_clients(
             assert other.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)
 
 
+def test_with_a_direct_url_the_supervisor_listens_although_its_workers_are_behind_the_pooler(
+    own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs, environment: Environment
+) -> None:
+    """Workers that poll once a minute convert within the deadline only if they are woken up. The schema of the direct
+    URL is that of the other one."""
+    urls = {
+        "DATABASE_URL": f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres?schema=Other_App",
+        "DATABASE_DIRECT_URL": own_postgres.url(),
+    }
+    assert run("migrate", environment=environment(**urls)).returncode == 0
+    options = '-c search_path="Other_App"'
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row, options=options) as direct:
+        process = supervisor(**urls, WORKER_POLL_INTERVAL_MS=3_600_000)
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        for _ in range(3):
+            documents.wait_for(documents.put())
+        assert process.events("db_down") == []
+
+
 @pytest.mark.parametrize("pooler_settings", ["ignore_startup_parameters = options\n"])
 def test_a_pooler_that_drops_the_session_settings_without_a_word_is_noticed(
     own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs
@@ -141,3 +165,28 @@ def test_the_web_serves_through_the_pooler_in_its_own_schema(
         assert other.execute("SHOW search_path").fetchone() == ('"$user", public',)
         assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
         assert other.execute("SHOW lock_timeout").fetchone() == ("0",)
+
+
+def test_a_running_job_is_cancelled_through_the_pooler(
+    own_postgres: EmbeddedPostgres,
+    pooler_port: int,
+    supervisor: Supervisor,
+    environment: Environment,
+    gateway: StandInGateway,
+    dirs: Dirs,
+) -> None:
+    """There is no LISTEN: the worker learns of it with its next progress report."""
+    pooled, closed = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres", threading.Event()
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as direct:
+        process = supervisor(DATABASE_URL=pooled, WORKER_CONCURRENCY=1, GATEWAY_TIMEOUT_MS=60_000)
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        job_id = documents.upload()
+        gateway.script_for(job_id, abandoned(closed))
+        documents.insert(job_id)
+        wait_for_call(gateway, job_id)
+        assert run("cancel", str(job_id), environment=environment(DATABASE_URL=pooled)).returncode == 0
+        assert closed.wait(WAIT_SECONDS)
+        process.wait_for_event("cancelled", job_id=str(job_id))
+        assert documents.wait_for(documents.put())["status"] == "complete"
+        assert documents.story(job_id) == "created queued processing cancelled"
+        documents.wait_until_tidy()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -187,8 +187,12 @@ def test_the_log_file_is_reopened(supervisor: Supervisor, tmp_path: Path) -> Non
     process = supervisor(LOG_FILE=path, WORKER_CONCURRENCY=1)
 
     def opened() -> set[str]:
-        links = Path(f"/proc/{process.pid}/fd").iterdir()
-        return {target for link in links if str(path) in (target := str(link.readlink()))}
+        """The supervisor also opens and closes other files: one may be gone between its listing and its reading."""
+        targets = set()
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                targets.add(str(link.readlink()))
+        return {target for target in targets if str(path) in target}
 
     eventually(lambda: opened() == {str(path)}, what="the first line in the file")
     other.hardlink_to(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from pytest_postgresql.executors import NoopExecutor
 
 from tests.conftest import SETTINGS, Dirs, Server
 from tests.documents import PDF
-from tests.gateway_behaviours import delayed, document
+from tests.gateway_behaviours import delayed, document, held
+from tests.jobs import run as run_statement
 from tests.lifecycle.conftest import pid_of_holder, wait_for_call, wait_until_past
 from tests.lifecycle.test_paused import paused
 from tests.processes import Process, run
@@ -149,6 +151,24 @@ def test_a_worker_paused_past_its_lease_changes_neither_row_nor_result(place: Pl
     assert documents.story(job_id) == "created queued processing reclaimed processing complete"
 
 
+def test_a_worker_that_learns_late_of_a_cancel_leaves_no_object(place: Place) -> None:
+    """It sleeps through the answer and the cancel: whatever it uploads afterwards, it removes again."""
+    documents, job_id = place.documents, place.documents.upload()
+    answer = threading.Event()
+    place.gateway.script_for(job_id, held(answer))
+    documents.insert(job_id)
+    wait_for_call(place.gateway, job_id)
+    with paused(pid_of_holder(place.supervisor, documents, job_id)):
+        # A command could take longer than the lease.
+        run_statement(documents.conn, "cancel_jobs", ids=[job_id], by="tests")
+        answer.set()
+    place.supervisor.wait_for_event("cancelled", job_id=str(job_id))
+    assert documents.row(job_id)["status"] == "cancelled"
+    assert list(place.storage.bucket.list_objects(f"{place.storage.url.prefix}results/{job_id}/")) == []
+    assert documents.story(job_id) == "created queued processing cancelled"
+    documents.wait_until_tidy()
+
+
 def test_storage_that_is_away_pauses_the_pool_and_uses_no_attempt(place: Place) -> None:
     job_id = place.documents.upload()
     place.proxy.spoil(status=503, code="SlowDown")
@@ -182,6 +202,37 @@ def test_storage_that_was_away_for_a_moment_uses_no_attempt(place: Place) -> Non
     row = place.documents.wait_for(place.documents.insert(job_id))
     assert (row["status"], row["attempt_count"]) == ("complete", 1)
     assert place.documents.story(job_id) == "created queued processing complete"
+
+
+def test_an_expired_token_pauses_the_pool_with_one_line_until_it_is_renewed(place: Place) -> None:
+    job_id = place.documents.upload()
+    place.proxy.spoil(status=400, code="ExpiredToken")
+    place.documents.insert(job_id)
+    assert place.documents.wait_for_event(job_id, "requeued")["meta"]["reason"] == "storage"
+    message = "the session token has expired: renew the credentials (400 ExpiredToken)"
+    place.supervisor.wait_for_event("held", reason="storage", message=message)
+    place.proxy.recover()
+    assert place.documents.wait_for(job_id)["attempt_count"] == 1
+
+
+@pytest.mark.parametrize("fault", [{"delay_seconds": 0.3}, {"silent": True, "times": 1}])
+def test_storage_that_is_slow_or_falls_silent_once_uses_no_attempt(place: Place, fault: dict[str, object]) -> None:
+    job_id = place.documents.upload()
+    place.proxy.spoil(path=str(job_id), **fault)
+    row = place.documents.wait_for(place.documents.insert(job_id))
+    assert (row["status"], row["attempt_count"]) == ("complete", 1)
+    assert place.documents.story(job_id) == "created queued processing complete"
+
+
+def test_storage_that_stays_silent_pauses_the_pool_and_uses_no_attempt(place: Place) -> None:
+    job_id = place.documents.upload()
+    place.proxy.spoil(silent=True)
+    place.documents.insert(job_id)
+    assert place.documents.wait_for_event(job_id, "requeued")["meta"]["reason"] == "storage"
+    place.supervisor.wait_for_event("held", reason="storage", message="the storage did not answer in time")
+    place.proxy.recover()
+    assert place.documents.wait_for(job_id)["attempt_count"] == 1
+    assert place.documents.story(job_id) == "created queued processing requeued processing complete"
 
 
 def test_one_object_that_cannot_be_written_fails_its_job_and_no_other(place: Place) -> None:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from convertq.worker.gateway.answer import MAX_HEADER_BYTES, PIECE_BYTES, Answer, MalformedAnswer
+from convertq.queue.http_answer import MAX_HEADER_BYTES, PIECE_BYTES, Answer, MalformedAnswer
 
 Pair = tuple[socket.socket, socket.socket]
 START = b"HTTP/1.1 200 OK\r\nContent-Type: application/xml; charset=utf-8\r\n"

@@ -21,8 +21,10 @@ JOB = {
 }  # fmt: skip
 HOLD = {
     "breaker": "closed", "by_hand": False, "opened_at": None, "probe_after": None, "active_servers": 1,
-    "active_here": 1, "holder_status": "active", "holder_silent": 3.0, "goes_first": 0,
+    "active_here": 1, "holder_status": "active", "holder_silent": 3.0, "max_calls": None,
+    "takes_turns": False, "owner_max_running": 2,
 }  # fmt: skip
+NOT_ADAPTIVE = {"most_calls": None, "reason": None, "limit_state": None, "reason_since": None, "reason_seconds": 0.0}
 OPEN = {"breaker": "open", "opened_at": NOW, "probe_after": SOON}
 
 
@@ -30,6 +32,14 @@ def sentence(hold: dict[str, Any] | None = None, facts: dict[str, Any] | None = 
     row = {**JOB, **job}
     known: dict[str, Any] = {"result_is_recorded": row["result_path"] is not None, "max_attempts": 3, **(facts or {})}
     return explain_job(Facts(job=row, queue={**HOLD, **(hold or {})}, **known))
+
+
+def test_a_job_whose_gateway_is_at_its_limit_says_so() -> None:
+    fixed = {"max_calls": 7, "running_calls": 7, **NOT_ADAPTIVE}
+    assert sentence(fixed, route="papers").endswith("its gateway papers is at its limit of calls at a time (limit 7)")
+    assert "limit" not in sentence({**fixed, "running_calls": 6}, route="papers")
+    adaptive = {**fixed, "most_calls": 64, "reason": "latency", "limit_state": {"ratio": 2.12}, "reason_since": NOW}
+    assert sentence(adaptive, route="papers").endswith(f"(limit 7 of 64: latency 2.1× since {at(NOW)})")
 
 
 def at(time: datetime) -> str:
@@ -51,6 +61,17 @@ def test_trouble_with_a_file_is_tried_once_more_and_the_sentence_counts_so() -> 
     assert "attempt 2 of 2: no such file" in sentence(facts={"last_error": last}, retry_after=SOON)
     given_up = sentence(status="failed", error_code="IO_ERROR", error_message="x", dead_letter=True, attempt_count=2)
     assert given_up.startswith("given up after attempt 2 of 2: ")
+
+
+def test_a_job_says_that_owners_take_turns_or_that_its_owner_has_a_limit() -> None:
+    said = sentence(hold={"takes_turns": True}, facts={"position": 4})
+    assert said.startswith("queued for 5m00s, 3 jobs before it, where owners take turns; ")
+    said = sentence(facts={"is_limited": True})
+    assert said == (
+        "queued for 5m00s: no more than 2 jobs of its owner may run at a time (OWNER_MAX_RUNNING); "
+        "it is taken in its turn when others of its owner have ended"
+    )
+    assert sentence(facts={"is_limited": True}, retry_after=SOON).startswith("waits for its retry")
 
 
 def test_a_retry_that_is_due_is_simply_queued() -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from convertq.queue.config import Config, ConfigError, read_config
+from convertq.queue.pool_size import PoolSize
 from convertq.queue.settings import SETTINGS
 
 DATABASE = {"DATABASE_URL": "postgresql://u:secret@db.example:5433/app?schema=tenant"}
 DEFAULTS = {
-    "uploads_dir": Path("/app/uploads"), "results_dir": Path("/app/results"), "worker_concurrency": 4,
+    "uploads_dir": Path("/app/uploads"), "results_dir": Path("/app/results"), "worker_concurrency": PoolSize(4, 4),
     "worker_lease_ttl_sec": 600, "worker_lease_extend_sec": 30, "worker_heartbeat_sec": 10,
     "worker_heartbeat_timeout_sec": 40, "worker_poll_interval_ms": 1500, "worker_shutdown_grace_sec": 60,
-    "worker_max_jobs": 0, "worker_environment": "dev", "gateway_timeout_ms": 180000, "gateway_health_path": "/health",
+    "worker_max_jobs": 0, "scale_target_sec": 60, "worker_environment": "dev", "fair_share": False,
+    "owner_max_running": 0, "gateway_timeout_ms": 180000, "gateway_health_path": "/health",
     "retry_max_attempts": 3, "retry_base_delay_ms": 5000, "retry_jitter_max_ms": 5000, "circuit_window": 20,
     "circuit_fail_threshold": 0.5, "circuit_cooldown_ms": 30000, "mappings_allowed": ("pt_simon_invoice_v1",),
     "max_upload_bytes": 52428800, "results_min_free_mb": 100, "retention_uploads_days": 7,
@@ -49,6 +51,17 @@ def problems_of(**variables: str) -> list[str]:
 def test_every_default_is_the_published_one() -> None:
     config = read()
     assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(("text", "size"), [("7", (7, 7)), ("2..16", (2, 16)), ("3..3", (3, 3))])
+def test_the_size_of_the_pool_is_a_number_or_a_range(text: str, size: tuple[int, int]) -> None:
+    assert read(WORKER_CONCURRENCY=text).worker_concurrency == size
+
+
+@pytest.mark.parametrize("text", ["0..4", "5..4", "1..1001", "1..", "..4", "1...4", "1-4", "1..4..8", "a..b", "-1..2"])
+def test_a_wrong_range_is_refused_with_what_is_allowed(text: str) -> None:
+    allowed = "must be a whole number from 1 to 1000, or a range such as 2..16"
+    assert f"WORKER_CONCURRENCY = '{text}': {allowed}" in problems_of(WORKER_CONCURRENCY=text)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +103,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
 
 def test_it_cannot_be_changed_once_read() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        read().worker_concurrency = 5  # type: ignore[misc]
+        read().worker_concurrency = PoolSize(5, 5)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("variable", ZERO_ALLOWED)
@@ -109,7 +122,7 @@ def test_every_wrong_value_is_named_at_once_with_what_is_allowed() -> None:
     assert problems == [
         "GATEWAY_URL = 'ftp://x': must be http://host:port or https://host:port",
         "UPLOADS_DIR = 'uploads': must be an absolute path",
-        "WORKER_CONCURRENCY = 'many': must be a whole number from 1 to 1000",
+        "WORKER_CONCURRENCY = 'many': must be a whole number from 1 to 1000, or a range such as 2..16",
         "LOG_LEVEL = 'loud': must be one of DEBUG, INFO, WARNING, ERROR",
     ]
 
@@ -165,6 +178,16 @@ def test_only_a_worker_needs_the_gateway() -> None:
 def test_the_database_is_always_needed_and_its_form_is_shown() -> None:
     with pytest.raises(ConfigError, match="DATABASE_URL is not set: postgresql://"):
         read_config({})
+
+
+def test_the_other_urls_have_the_schema_of_the_database_and_no_other() -> None:
+    config = read(DATABASE_DIRECT_URL="postgresql://direct/app", DATABASE_READ_URL="postgresql://a,b/app?schema=tenant")
+    assert config.direct_database.schema == "tenant"
+    assert config.database_read_url is not None
+    assert config.database_read_url.schema == "tenant"
+    assert read().direct_database.shown == read().database.shown
+    with pytest.raises(ConfigError, match="DATABASE_DIRECT_URL: its schema 'other' must be that of DATABASE_URL"):
+        read(DATABASE_DIRECT_URL="postgresql://u:secret@direct/app?schema=other")
 
 
 def test_mappings_are_a_list_without_blanks_and_repeats() -> None:

@@ -10,7 +10,7 @@ from convertq.web.dashboard import TONES, describe_reclaim, describe_retries, vi
 
 CLOSED: dict[str, Any] = {
     "state": "closed", "by_hand": False, "open_seconds": None, "next_probe_seconds": None, "calls": 20, "failures": 1,
-    "threshold": 0.5,
+    "threshold": 0.5, "max_calls": None,
 }  # fmt: skip
 OPEN = {**CLOSED, "state": "open", "open_seconds": 75.0, "next_probe_seconds": 12.5, "failures": 11}
 WAITS = "Jobs wait and use up no attempt; the gateway is tried again"
@@ -106,3 +106,10 @@ def test_the_effect_of_a_button_is_described() -> None:
     assert describe_retries(1, 3).startswith("1 job queued again, 3 left: no longer failed, source gone, or ")
     assert describe_reclaim(0, 0) == "No job was lost"
     assert describe_reclaim(0, 1) == "0 jobs queued again, 1 given up"
+
+
+def test_a_limit_is_shown_and_an_adaptive_one_with_its_reason() -> None:
+    fixed = {**CLOSED, "max_calls": 12, "running_calls": 9, "limit_reason": None}
+    assert view_breaker(fixed)["detail"].endswith(" 9 of at most 12 calls at a time.")
+    adaptive = {**fixed, "most_calls": 64, "limit_reason": "latency 2.1×", "limit_seconds": 75.0}
+    assert view_breaker(adaptive)["detail"].endswith("at a time; limit 12 of 64: latency 2.1× for 1 min.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from convertq.queue.database.connection import application_name
-from convertq.queue.database.url import parse_database_url
+from convertq.queue.database.url import parse_database_url, parse_read_url
+from convertq.queue.masked_url import masked
 from psycopg.conninfo import conninfo_to_dict
 
 
@@ -79,6 +82,60 @@ def test_what_libpq_refuses_before_it_connects_is_a_wrong_value(text: str, words
 @pytest.mark.parametrize("text", ["postgresql://a:1,b:2/db", "postgresql://a,b:2/db", "postgresql://[::1]:5432/db"])
 def test_several_hosts_and_addresses_are_accepted_without_asking_the_network(text: str) -> None:
     assert conninfo_to_dict(parse_database_url(text).conninfo)["dbname"] == "db"
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("postgresql://a,b/db", "read-write"),
+        ("postgresql://a:1,b:2/db?sslmode=require&schema=x", "read-write"),
+        ("postgresql:///db?hostaddr=10.0.0.1,10.0.0.2", "read-write"),
+        ("postgresql://a,b/db?target_session_attrs=any", "any"),
+        ("postgresql://a,b/db?target_session_attrs=primary", "primary"),
+        ("postgresql://a/db", None),
+    ],
+)
+def test_of_several_hosts_the_one_that_accepts_writes_is_used_unless_the_url_chooses(
+    text: str, chosen: str | None
+) -> None:
+    assert conninfo_to_dict(parse_database_url(text).conninfo).get("target_session_attrs") == chosen
+
+
+def test_of_several_replicas_a_standby_is_preferred() -> None:
+    assert conninfo_to_dict(parse_read_url("postgresql://a,b/db").conninfo)["target_session_attrs"] == "prefer-standby"
+
+
+def test_the_hosts_of_a_service_file_are_known_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = tmp_path / "service.conf"
+    service.write_text("[pair]\nhost=a,b\nport=1,2\ndbname=db\nsslmode=require\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(service))
+    url = parse_database_url("postgresql:///?service=pair")
+    assert (url.shown, url.host_parameters) == ("a:1,b:2/db", {"host": "a,b", "port": "1,2"})
+    assert conninfo_to_dict(url.conninfo)["target_session_attrs"] == "read-write"
+
+
+def test_a_host_that_was_lost_is_tried_last() -> None:
+    url = parse_database_url("postgresql://a:1,b:2,c:3/db")
+    assert url.trying_last(url.host_of("a", 1)).host_parameters["host"] == "b,c,a"
+    assert url.trying_last(url.host_of("b", 2)).host_parameters["port"] == "1,3,2"
+    assert url.trying_last(url.host_of("x", 9)).hosts == url.hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://u:hunter2@a:1,b/db", "a:1,b:5432/db"),
+        ("postgresql:///db?host=a,b&port=7", "a:7,b:7/db"),
+        ("postgresql:///db?hostaddr=10.0.0.1", "10.0.0.1:5432/db"),
+    ],
+)
+def test_people_see_every_host_with_its_port(text: str, shown: str) -> None:
+    assert parse_database_url(text).shown == shown
+
+
+def test_several_hosts_are_shown_without_the_password() -> None:
+    shown = masked("postgresql://u:hunter2@a:1,b:2/db?sslpassword=hunter2&passfile=/x")
+    assert shown == "postgresql://u:***@a:1,b:2/db?sslpassword=***&passfile=/x"
 
 
 def test_what_libpq_does_not_know_is_refused_by_its_name() -> None:

@@ -25,7 +25,8 @@ def gateway() -> Iterator[responses.RequestsMock]:
 
 
 def found() -> Finding:
-    return check_gateway(CheckContext(CONFIG, open_store(CONFIG)))
+    [finding] = check_gateway(CheckContext(CONFIG, open_store(CONFIG)))
+    return finding
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 
 import psycopg
 import pytest
+from convertq.queue.database.url import parse_database_url
 from convertq.web import pool
 
 EVERYTHING_ELSE = """
@@ -57,7 +58,7 @@ def test_a_silent_name_server_is_not_left_to_libpq(monkeypatch: pytest.MonkeyPat
         raise TimeoutError
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    with pytest.raises(psycopg.OperationalError, match=r"^could not resolve db\.example: the name server"):
-        pool.resolve_names("host=db.example port=5432")
-    for local in ("host=/run/postgresql", "dbname=x", "hostaddr=192.0.2.1 host=db.example"):
-        pool.resolve_names(local)
+    with pytest.raises(psycopg.OperationalError, match=r"^could not resolve a\.example: the name server"):
+        pool.resolve_names(parse_database_url("postgresql://a.example,db.example:5432/x"))
+    for local in ("?host=/run/postgresql", "", "?hostaddr=192.0.2.1&host=db.example"):
+        pool.resolve_names(parse_database_url(f"postgresql:///x{local}"))

@@ -14,6 +14,7 @@ from convertq.queue.job_events import (
     AttemptStarted,
     GatewayFailed,
     GatewaySucceeded,
+    JobCancelled,
     JobClaimed,
     JobCompleted,
     JobEvent,
@@ -41,6 +42,7 @@ class JobOfKnownDuration(ClaimedJob):
 
 
 JOB = JobOfKnownDuration(ID, "host:1:a/1", 2, "m", True, 9, is_trial=False, queued_ms=5)
+ELSEWHERE = JobOfKnownDuration(ID, "host:1:a/1", 2, "m", True, 9, is_trial=False, queued_ms=5, route="papers")
 OK = Completed("/x", gateway_status=200, gateway_ms=12)
 LEFTOVER = Completed("/x")
 BUSY = Failure(Code.GW_5XX, "the gateway answered 503", gateway_status=503, gateway_ms=3, called=True)
@@ -99,6 +101,12 @@ LINES: dict[str, tuple[JobEvent, str, str, str]] = {
     "requeue": (
         JobRequeued(JOB, "shutdown"), "WARNING", "requeue",
         '"status": "queued", "attempt": 2, "duration_ms": 42, "reason": "shutdown"',
+    ),
+    "start at a gateway of several": (
+        AttemptStarted(ELSEWHERE), "INFO", "start", '"status": "processing", "attempt": 2, "gateway": "papers"',
+    ),
+    "cancelled": (
+        JobCancelled(JOB), "INFO", "cancelled", '"status": "cancelled", "attempt": 2, "duration_ms": 42',
     ),
     "a reclaimed job": (
         lost_job_reclaimed(BACK), "WARNING", "reclaim",

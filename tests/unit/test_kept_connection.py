@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 import pytest
 from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
-from convertq.worker.gateway import connection as gateway_connection
 from convertq.worker.gateway.client import GatewayCall, GatewayClient
 from convertq.worker.gateway.progress import Progress
 from urllib3.util.wait import wait_for_read
@@ -62,7 +61,7 @@ def test_a_connection_is_not_used_after_a_while(
     gateway: StandInGateway, client: GatewayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call(client)
-    monkeypatch.setattr(gateway_connection, "KEEP_SECONDS", -1.0)
+    monkeypatch.setattr(client.connection, "keep_seconds", -1.0)
     call(client)
     assert len(set(connections(gateway))) == 2
 

@@ -17,11 +17,11 @@ from convertq.queue.log.lines import Log, set_up_logging
 from tests.jobs import config
 
 EVENTS = (
-    "worker_start ready reclaim claim start gateway_ok gateway_error complete retry failed requeue lease_extended "
-    "lease_lost breaker_open breaker_closed held db_down db_up worker_died shutdown"
+    "worker_start ready reclaim claim start gateway_ok gateway_error complete retry failed cancelled requeue "
+    "lease_extended lease_lost breaker_open breaker_closed held db_down db_up worker_died grow shrink shutdown"
 )
 #: of what runs beside the workers, and never stops them
-OF_HELPERS = ("metrics_down", "log_file", "reload", "web", "web_error", "request")
+OF_HELPERS = ("metrics_down", "log_file", "reload", "replica_down", "replica_up", "web", "web_error", "request")
 EVIL = 'x"\n{"event": "forged"}\r\u2028\u0085\x1b[2J\0 \ud800 é'
 
 

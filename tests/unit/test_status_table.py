@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import select
 import time
+from uuid import uuid4
 
 import pytest
+from convertq.worker.loop.cancel_notices import CancelNotices
+from convertq.worker.loop.worker_slot import WorkerSlot
 from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
 from convertq.worker.supervisor.wake_up import WakeUp
 
@@ -36,6 +39,19 @@ def test_a_row_is_read_as_it_was_written_and_its_neighbours_stay() -> None:
     assert [status_table.read(slot) for slot in (1, 2, 3)] == [EMPTY, ROW, EMPTY]
     status_table.clear(2)
     assert status_table.read(2) == EMPTY
+
+
+def test_the_jobs_that_a_worker_begins_are_added_one_by_one() -> None:
+    slots = [WorkerSlot(status_table, number) for status_table in [WorkerStatusTable(2)] for number in (1, 2)]
+    ids = [uuid4() for _ in range(8)]
+    for place, job_id in enumerate(ids):
+        slots[0].add_begun(job_id, place)
+    assert (slots[0].begun, slots[1].begun) == (ids, [])
+    slots[0].begun = ids[-1:]
+    slots[0].add_begun(ids[0], 1)
+    assert slots[0].begun == [ids[-1], ids[0]]
+    slots[0].add_begun(ids[1], 0)
+    assert slots[0].begun == [ids[1]], "those that were settled are no longer there"
 
 
 def test_the_last_slot_has_room() -> None:
@@ -138,3 +154,20 @@ def test_a_wake_up_given_in_another_process_is_seen_by_the_process_that_waits() 
     assert select.select([wake.descriptor], [], [], 5)[0]
     in_a_child(wake.take)
     assert not wake.take()
+
+
+def test_a_notice_of_a_cancel_reaches_the_worker_that_is_named_and_no_other() -> None:
+    table = WorkerStatusTable(2)
+    table.server_id = "host:1:aaaa"
+    notices = [CancelNotices(WorkerSlot(table, number)) for number in (1, 2)]
+    table.write(2, ROW)
+    for nobody in ("host:1:bbbb/2", "host:1:aaaa/3", "host:1:aaaa/0", "host:1:aaaa/-1", "host:1:aaaa/²", "x", ""):
+        table.count_cancel(nobody)
+    assert [each.take_for_attempt() for each in notices] == [False, False]
+    table.count_cancel("host:1:aaaa/2")
+    assert table.read(2) == ROW
+    assert [each.take_for_ahead() for each in notices] == [False, True]
+    assert [each.take_for_ahead() for each in notices] == [False, False]
+    assert [each.take_for_attempt() for each in notices] == [False, True], "it may be the job that has begun since"
+    in_a_child(table.count_possible_cancels)
+    assert [each.take_for_attempt() for each in notices] == [True, True]

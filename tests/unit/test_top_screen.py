@@ -18,7 +18,7 @@ from rich.cells import cell_len
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 CLOSED = {
     "state": "closed", "by_hand": False, "opened_at": None, "open_seconds": None, "next_probe_seconds": None,
-    "probe_by": None, "trial_job": None, "calls": 20, "failures": 1,
+    "probe_by": None, "trial_job": None, "calls": 20, "failures": 1, "gateway": "default",
 }  # fmt: skip
 OPEN = {**CLOSED, "state": "open", "opened_at": NOW, "open_seconds": 65.0, "next_probe_seconds": 12.0}
 
@@ -54,6 +54,7 @@ def snapshot(**changes: Any) -> Snapshot:
         completed_60s=150,
         failed_60s=4,
         breaker=CLOSED,
+        gateways={"default": CLOSED},
         servers=[server(jobs=(job(1), job(2, step="converting", percent=40)))],
         errors=[error(1), error(2, "retrying"), error(3)],
     )

@@ -1,12 +1,15 @@
 // The operators' page: signs in, polls the server, and draws the answers.
 
+import { listenToCancelling } from "./cancelling.js";
 import { Chart } from "./charts.js";
 import { confirm, showMessage } from "./dialogue.js";
 import { put, set, show } from "./dom.js";
 import { listenToFailures, requestFailures } from "./failures.js";
 import { counted, span } from "./formatting.js";
 import { NotAllowed, requestAsOperator, token } from "./operator.js";
+import { drawPauses, listenToPauses } from "./pauses.js";
 import { Poller } from "./poll.js";
+import { drawQueueEvents } from "./queue_events.js";
 import { Unreachable } from "./request.js";
 import { drawServers } from "./servers.js";
 
@@ -69,6 +72,20 @@ function drawBreaker(breaker) {
   show(element("close-breaker"), breaker.can_close);
 }
 
+function drawGateways(gateways) {
+  show(element("gateways"), gateways.length > 0);
+  element("gateways").replaceChildren(
+    ...gateways.map(({ name, tone, word, detail }) => {
+      const line = document.createElement("li");
+      const pill = document.createElement("span");
+      pill.className = `pill ${tone}`;
+      pill.textContent = word;
+      line.append(`${name} `, pill, ` ${detail}`);
+      return line;
+    }),
+  );
+}
+
 function drawHistory({ minutes }) {
   const at = minutes.map((minute) => minute.at);
   const of = (name) => minutes.map((minute) => minute[name]);
@@ -76,6 +93,7 @@ function drawHistory({ minutes }) {
   charts.pace.show(at, [
     { name: "completed", style: "s3", values: of("completed") },
     { name: "failed", style: "s2", values: of("failed") },
+    { name: "cancelled", style: "s4", values: of("cancelled") },
     { name: "tried again", style: "s5", values: of("retries") },
   ]);
   charts.times.show(at, [
@@ -106,7 +124,7 @@ let failuresDrawnAt = 0;
 async function poll() {
   if (!token.get()) return { changed: false, pollAgain: false };
   const succeeded = await handle(async () => {
-    const { stats, breaker, servers } = await requestAsOperator("dashboard");
+    const { stats, breaker, gateways, servers, pauses, events } = await requestAsOperator("dashboard");
     if (Date.now() - historyDrawnAt > HISTORY_EVERY_MS) {
       drawHistory(await requestAsOperator(`history?minutes=${MINUTES}`));
       historyDrawnAt = Date.now();
@@ -117,7 +135,10 @@ async function poll() {
     }
     drawStats(stats, servers.workers);
     drawBreaker(breaker);
+    drawGateways(gateways);
     drawServers(servers);
+    drawPauses(pauses);
+    drawQueueEvents(events);
     show(element("away"), false);
     put(element("updated"), `as of ${new Date().toLocaleTimeString([], { hourCycle: "h23" })}`);
   });
@@ -222,5 +243,7 @@ element("reclaim").addEventListener("click", async () => {
 });
 
 listenToFailures(handle);
+listenToCancelling(handle, () => poller.soon());
+listenToPauses(handle, () => poller.soon());
 if (token.get()) start();
 else showSignedIn(false);

@@ -1,7 +1,8 @@
 // The list of failed jobs, with their reasons and the buttons that retry them.
 
+import { changeMatching } from "./bulk.js";
 import { arrange, put, set, show } from "./dom.js";
-import { confirm, showMessage } from "./dialogue.js";
+import { showMessage } from "./dialogue.js";
 import { age, clock, counted } from "./formatting.js";
 import { requestAsOperator } from "./operator.js";
 
@@ -131,12 +132,22 @@ export function listenToFailures(handle) {
     if (event.target.closest(".retry")) retry({ ids: [event.target.closest(".failure").dataset.key] });
   });
   document.getElementById("retry-selected").addEventListener("click", () => retry({ ids: [...selected] }));
-  document.getElementById("retry-matching").addEventListener("click", async () => {
+  document.getElementById("retry-matching").addEventListener("click", () => {
     const { code, owner, dead } = filterValues();
     const text = `${inWords(filterValues())} is queued again, also those that are not shown here. A job whose uploaded file is gone, or that waits for another job, stays as it is.`;
-    if (!(await confirm("Retry all that match?", text, "Retry all"))) return;
     const chosen = { ...(code && { code }), ...(owner && { owner }), ...(dead && { dead }) };
-    retry(chosen);
+    handle(async () => {
+      await changeMatching("retry-failed", chosen, {
+        title: "Retry all that match?",
+        text,
+        verb: "Retry all",
+        done: "queued",
+        word: "queued again",
+        keeps: true,
+      });
+      selected.clear();
+      await requestFailures();
+    });
   });
   document.querySelector("#no-matches button").addEventListener("click", () => {
     filter.reset();

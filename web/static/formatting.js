@@ -23,6 +23,12 @@ export function span(seconds) {
   return days === 1 ? "1 day" : `${days} days`;
 }
 
+/** A number of seconds that `span` shows without rounding it down. */
+export function roundedUp(seconds) {
+  const unit = seconds > 3600 ? 3600 : seconds > 60 ? 60 : 1;
+  return Math.ceil(seconds / unit) * unit;
+}
+
 export function age(at, now) {
   const seconds = (now - Date.parse(at)) / 1000;
   return seconds < 5 ? "just now" : `${span(seconds)} ago`;

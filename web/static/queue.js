@@ -10,6 +10,7 @@ import { Uploads } from "./uploads.js";
 
 const PAGE_JOBS = 50;
 const MAX_LIMIT = 200; // jobs in one answer
+const NEW_ESTIMATES_MS = 15000; // An estimate changes while the list does not: then the whole list is requested.
 const MAX_SINGLE_REQUESTS = 5; // per poll, for rows that the list does not contain
 
 const list = document.getElementById("jobs");
@@ -22,6 +23,7 @@ let held = !document.getElementById("busy").hidden;
 let active = Number(list.dataset.active);
 let next = list.dataset.next || null;
 let etag = null;
+let requestedAt = 0;
 
 // -- the list --
 
@@ -78,8 +80,11 @@ function announceEnded(ended) {
 async function requestJobs() {
   const limit = Math.min(Math.max(PAGE_JOBS, jobRows().length), MAX_LIMIT);
   const query = new URLSearchParams(filter ? { limit, status: filter } : { limit });
-  const response = await request(`/api/jobs?${query}`, { headers: etag ? { "If-None-Match": etag } : {} });
-  return response.status === 304 ? null : { ...(await readJson(response)), etag: response.headers.get("ETag") };
+  const isOld = Date.now() - requestedAt > NEW_ESTIMATES_MS && answered.some((job) => job.estimate);
+  const response = await request(`/api/jobs?${query}`, { headers: etag && !isOld ? { "If-None-Match": etag } : {} });
+  if (response.status === 304) return null;
+  requestedAt = Date.now();
+  return { ...(await readJson(response)), etag: response.headers.get("ETag") };
 }
 
 /** Updates rows that the answer does not contain: older jobs, and jobs that no longer match the filter. */
@@ -101,7 +106,7 @@ let answered = [];
 async function poll() {
   try {
     const [answer, status] = await Promise.all([requestJobs(), request("/api/status").then(readJson)]);
-    const changed = answer !== null || held !== isHeld(status);
+    const changed = (answer !== null && answer.etag !== etag) || held !== isHeld(status);
     held = isHeld(status);
     if (answer) {
       etag = answer.etag; // A 304 from now on refers to `answered`, which is drawn again then.
@@ -143,7 +148,7 @@ function rowOf(upload) {
 
 const uploads = new Uploads(Number(form.dataset.maxBytes), {
   changed: (upload) => fillUpload(rowOf(upload), upload),
-  arrived(upload, job) {
+  arrived(upload, job, isNew) {
     const known = list.querySelector(`[data-key="${job.id}"]`);
     if (known) upload.row.remove();
     const row = known ?? upload.row;
@@ -152,7 +157,8 @@ const uploads = new Uploads(Number(form.dataset.maxBytes), {
     fillJob(row, job);
     row.classList.remove("fresh");
     requestAnimationFrame(() => row.classList.add("fresh"));
-    announce(known ? `${upload.file.name} is in the list already` : `${upload.file.name} is uploaded`);
+    if (isNew && !job.display.is_active) announceEnded([job]); // A quick job ends before its upload is answered.
+    else announce(`${upload.file.name} ${known && !isNew ? "is in the list already" : "is uploaded"}`);
     poller.soon();
   },
   refused(upload, code, message) {
@@ -194,11 +200,12 @@ list.addEventListener("submit", async (event) => {
   if (button.getAttribute("aria-disabled") === "true") return;
   button.setAttribute("aria-disabled", "true");
   try {
-    const response = await request(`/api/jobs/${row.dataset.key}/retry`, { method: "POST" });
+    const action = event.target.classList.contains("end") ? "cancel" : "retry";
+    const response = await request(`/api/jobs/${row.dataset.key}/${action}`, { method: "POST" });
     const answer = await readJson(response);
     if (response.ok) {
       fillJob(row, answer);
-      announce(`${answer.display.name} waits in line again`);
+      announce(`${answer.display.name} ${action === "cancel" ? "is cancelled" : "waits in line again"}`);
     } else {
       announce(answer.error.message);
     }

@@ -1,7 +1,7 @@
 // One line of the list: what a job, or an upload on its way, views like.
 
 import { put, set, show } from "./dom.js";
-import { age, clock, size, span } from "./formatting.js";
+import { age, clock, roundedUp, size, span } from "./formatting.js";
 
 const { states, errors } = JSON.parse(document.getElementById("wording").textContent);
 const template = document.getElementById("row").content.firstElementChild;
@@ -16,6 +16,19 @@ export function makeRow() {
 /** The detail, with the time until the state ends by itself in front of it where that is known. */
 function timed({ until, detail }) {
   return until ? `in ${span((Date.parse(until) - clock.now()) / 1000)}, ${detail}` : detail;
+}
+
+/** Empty where nothing can be said, or where that time is over. wording.py has the same words. */
+function expectedEnd(estimate) {
+  const left = estimate ? (Date.parse(estimate.done_by) - clock.now()) / 1000 : 0;
+  return left > 0 ? `probably done within ${span(roundedUp(left))}` : "";
+}
+
+function drawExpected(row, estimate) {
+  const part = row.querySelector(".expected");
+  const words = expectedEnd(estimate);
+  put(part, words);
+  show(part, words !== "");
 }
 
 /** `view`: name, bytes, state (a key of the table of states), word, detail, percent, help. */
@@ -65,6 +78,7 @@ export function fillJob(row, job) {
     percent: job.progress ? job.progress.percent : null,
   });
   drawAge(row);
+  drawExpected(row, job.estimate);
   show(row.querySelector(".aged"), true);
   drawActions(row, job, name);
 }
@@ -82,8 +96,12 @@ function drawActions(row, job, name) {
   put(download.querySelector(".unseen"), ` the XML of ${name}`);
   set(again, "action", `/jobs/${job.id}/retry`);
   put(again.querySelector(".unseen"), `: ${name}`);
+  const end = row.querySelector(".end");
+  set(end, "action", `/jobs/${job.id}/cancel`);
+  put(end.querySelector(".unseen"), `: ${name}`);
   show(download, Boolean(job.can_download));
   show(again, Boolean(job.can_retry));
+  show(end, Boolean(job.can_cancel));
   show(row.querySelector(".dismiss"), false);
   // A button that disappears must not take the keyboard focus with it.
   if (row.contains(document.activeElement) && document.activeElement.closest("[hidden]")) row.focus();
@@ -102,18 +120,21 @@ export function fillUpload(row, upload) {
     help: upload.help ?? null,
   });
   show(row.querySelector(".aged"), false);
+  drawExpected(row, null);
   show(row.querySelector(".download"), false);
   show(row.querySelector(".again"), false);
+  show(row.querySelector(".end"), false);
   const dismiss = row.querySelector(".dismiss");
   show(dismiss, true);
   put(dismiss.querySelector(".verb"), upload.state === "refused" ? "Dismiss" : "Cancel");
   put(dismiss.querySelector(".unseen"), `: ${name}`);
 }
 
-/** Between two polls: ages and the time until a retry move on. True, once, when that time has come: the page polls. */
+/** Between two polls: ages, the time until a retry and the expected end move on. True, once, when that time has come: the page polls. */
 export function tick(row) {
   if (!row.job) return false;
   drawAge(row);
+  drawExpected(row, row.job.estimate);
   const { until } = row.job.display;
   if (!until) return false;
   put(row.querySelector(".how"), timed(row.job.display));

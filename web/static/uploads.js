@@ -12,7 +12,7 @@ export class Uploads {
   #maxBytes;
   #on;
 
-  /** `on`: changed(upload), arrived(upload, job), refused(upload, code). */
+  /** `on`: changed(upload), arrived(upload, job, isNew), refused(upload, code). */
   constructor(maxBytes, on) {
     this.#maxBytes = maxBytes;
     this.#on = on;
@@ -83,7 +83,7 @@ export class Uploads {
   #ended(upload, request) {
     const { status, response } = request;
     if (status === 200 || status === 201) {
-      this.#on.arrived(upload, response);
+      this.#on.arrived(upload, response, status === 201);
     } else if (status === 429) {
       this.#stall(upload, FULL_PAUSE_MS, "many of yours are under way");
     } else if (status === 0 || status >= 500) {

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from convertq.queue.errors import Code, Failure, io_failure
+from convertq.queue.http_answer import Answer
 from convertq.queue.job import ClaimedJob
 from convertq.queue.store.protocol import OpenSource
 from convertq.queue.xml_check import CHUNK_BYTES, NotXml, XmlCheck
-from convertq.worker.gateway.answer import Answer
 from convertq.worker.gateway.connection import GatewayConnection
 from convertq.worker.gateway.failures import NETWORK_ERRORS, failure_of, is_timeout, refuse_unless_xml
 from convertq.worker.gateway.form import Form
@@ -26,11 +26,12 @@ class GatewayClient:
 
     def __init__(self, route: GatewayRoute) -> None:
         self._route = route
+        self.gateway = route.gateway
         self.timeout_seconds = route.timeout_seconds
-        self.form = Form(route.file_field, route.fields)
+        self.form = Form(self.gateway.file_field, self.gateway.fields)
         self.connection = GatewayConnection(route.endpoint, route.timeout_seconds)
-        headers = {"Content-Type": self.form.content_type, "Accept": route.accept, "Accept-Encoding": "identity"}
-        self.headers = route.endpoint.request_headers("POST", route.path, headers)
+        headers = {"Content-Type": self.form.content_type, "Accept": self.gateway.accept, "Accept-Encoding": "identity"}
+        self.headers = route.endpoint.request_headers("POST", self.gateway.path, headers)
 
     def close_connection(self) -> None:
         """Called when no call follows at once, so that the gateway need not keep an idle connection."""
@@ -38,13 +39,13 @@ class GatewayClient:
 
     def is_healthy(self, timeout_seconds: float) -> bool:
         """The breaker's probe. A gateway without the health path is healthy if its answer says just that."""
-        headers = self._route.endpoint.request_headers("GET", self._route.health_path, {})
+        headers = self._route.endpoint.request_headers("GET", str(self.gateway.health_path), {})
         connection = GatewayConnection(self._route.endpoint, timeout_seconds)
         watchdog = threading.Timer(timeout_seconds, connection.abort)  # for an answer that arrives byte by byte
         watchdog.start()
         try:
-            with connection.exchange([headers + END_OF_HEADERS]) as answer:
-                return 200 <= answer.status < 300 or answer.status in (404, 405)
+            status = connection.begin([headers + END_OF_HEADERS]).status
+            return 200 <= status < 300 or status in (404, 405)
         except NETWORK_ERRORS:
             return False
         finally:
@@ -70,7 +71,8 @@ class GatewayCall:
             self._exchange(source, sink)
         except (Failure, *NETWORK_ERRORS) as error:
             failure = error if isinstance(error, Failure) else self._failure_of(error)
-            failure.called = failure.code is not Code.IO_ERROR  # a disk error says nothing about the gateway
+            # A disk error says nothing about the gateway, and a busy gateway is not a failing one.
+            failure.called = failure.code is not Code.IO_ERROR and not failure.is_busy
             failure.gateway_status = failure.gateway_status or self.status
             failure.gateway_ms = self._elapsed_ms()
             raise failure from None
@@ -99,10 +101,14 @@ class GatewayCall:
         length = len(before) + size + len(after)
         headers = f"\r\nContent-Length: {length}\r\nX-Correlation-ID: {self._job.name}".encode()
         beginning = b"".join((self._client.headers, headers, END_OF_HEADERS, before))
-        with self._client.connection.exchange(self._request(beginning, source.file, size, after)) as answer:
+        connection, answer = self._client.connection, None
+        try:
+            answer = connection.begin(self._request(beginning, source.file, size, after))
             self.status = answer.status
-            refuse_unless_xml(answer)
+            refuse_unless_xml(answer, self._client.gateway.busy_status)
             self._receive(answer, sink)
+        finally:
+            connection.end(answer)
 
     def _request(self, before: bytes, source: BinaryIO, size: int, after: bytes) -> Iterator[bytes]:
         """A small file goes out in one piece with what surrounds it."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import http.client
 import ssl
+from collections.abc import Collection
 
 import urllib3.exceptions
 from convertq.queue.errors import Code, Failure
+from convertq.queue.http_answer import Answer
 from convertq.queue.retry_policy import parse_retry_after
-from convertq.worker.gateway.answer import Answer
 
 #: What a call may raise besides a Failure.
 NETWORK_ERRORS = (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError)
 
 
-def refuse_unless_xml(answer: Answer) -> None:
+def refuse_unless_xml(answer: Answer, busy_status: Collection[int] = ()) -> None:
     """Raises Failure for every answer but a 2xx whose type, if it has one, is XML."""
     status = answer.status
+    if status in busy_status:
+        retry_after = parse_retry_after(answer.header("Retry-After"), answer.header("Date"))
+        message = f"the gateway is busy: it answered {status}"
+        raise Failure(Code.GW_5XX, message, gateway_status=status, retry_after=retry_after, is_busy=True)
     if not 200 <= status < 300:
         phrase = http.client.responses.get(status, "")
         raise Failure(

@@ -28,6 +28,23 @@ class Attempt:
         self.result = store.new_result(job)
         self.progress = Progress()
         self.call = GatewayCall(client, job, self.progress)
+        self._is_aborted = False
+
+    @property
+    def bytes_moved(self) -> int:
+        """From and to the storage; it changes while a transfer goes on."""
+        return self._store.bytes_moved
+
+    def abort(self) -> None:
+        """Called from another thread: the call or the transfer under way fails at once, and no other begins."""
+        self._is_aborted = True
+        self.call.abort()
+        self._store.abort_transfers()
+
+    def abort_call(self) -> None:
+        """The same for a job that was cancelled, except for a transfer: the result of an upload that was cut off could
+        appear after it was removed."""
+        self.call.abort()
 
     def check_leftover(self) -> Completed | Interrupted | None:
         """A whole result of this run whose attempt died between its publication and the commit; None: there is none."""
@@ -89,13 +106,13 @@ class Attempt:
 
         The storage may have come back between the two: the operation has to fail beside a storage that works.
         """
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError) and not self._is_aborted:
             self._require_storage()
             try:
                 return operation()
             except OSError as again:
                 error = again
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError) and not self._is_aborted:
             self._require_storage()
         raise io_failure(what, error) from None
 

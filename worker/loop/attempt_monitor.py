@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from convertq.queue.config import Config
 from convertq.queue.database.connection import ANSWER_TIMEOUT_SECONDS
@@ -12,15 +13,18 @@ from convertq.queue.errors import Failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import JobEvents, LeaseExtended
 from convertq.queue.job_queue import JobQueue
-from convertq.queue.outcome import Interrupted, Lost
+from convertq.queue.outcome import Cancelled, Interrupted, Lost
+from convertq.queue.status import JobStatus
 from convertq.worker.loop.attempt import Attempt
+from convertq.worker.loop.cancel_notices import CancelNotices
 from convertq.worker.loop.stopping import Stopping
 
 FIRST_REPORT_SECONDS = 2.0  # a shorter job costs no progress write
 REPORT_EVERY_SECONDS = 1.8  # pages show progress at least every two seconds
 RETRY_REPORT_SECONDS = 1.0  # after the database did not take a report
 
-Ending = Failure | Interrupted | Lost
+Ending = Failure | Interrupted | Lost | Cancelled
+ShowBusy = Callable[[ClaimedJob], None]
 
 
 class AttemptMonitor:
@@ -31,10 +35,12 @@ class AttemptMonitor:
 
     def __init__(
         self, config: Config, job: ClaimedJob, attempt: Attempt, database: ReconnectingDatabase,
-        stopping: Stopping, events: JobEvents,
+        stopping: Stopping, events: JobEvents, cancels: CancelNotices, show_busy: ShowBusy,
     ) -> None:  # fmt: skip
+        """`show_busy` restarts the time after which the supervisor kills this worker as stuck."""
         self._config, self.job, self.attempt = config, job, attempt
-        self._database, self._stopping, self._events = database, stopping, events
+        self._database, self._stopping, self._events, self._cancels = database, stopping, events, cancels
+        self._show_busy, self._bytes_moved = show_busy, attempt.bytes_moved
         now = time.monotonic()
         self._report_at = now + FIRST_REPORT_SECONDS
         self._extend_at = now + config.worker_lease_extend_sec
@@ -43,10 +49,16 @@ class AttemptMonitor:
         """Does what is due: an extension, a report, or the end of the attempt, whose call then returns at once."""
         self.ending = self._reason_to_end()
         if self.ending is None and not self._keep_lease():
-            self.ending = Lost("another holder has the job")
+            self.ending = self._how_it_was_lost()
         if self.ending:
             self.ended_at = time.monotonic()
-            self.attempt.call.abort()
+            if isinstance(self.ending, Cancelled):
+                self.attempt.abort_call()
+            else:
+                self.attempt.abort()
+        elif (moved := self.attempt.bytes_moved) != self._bytes_moved:
+            self._bytes_moved = moved
+            self._show_busy(self.job)
 
     def _reason_to_end(self) -> Ending | None:
         now = time.monotonic()
@@ -66,6 +78,8 @@ class AttemptMonitor:
     def _keep_lease(self) -> bool:
         """Whether the lease is still this worker's, as far as is known."""
         now = time.monotonic()
+        if self._cancels.take_for_attempt():
+            self._extend_at = now  # an extension is refused if it was this job
         if now < min(self._report_at, self._extend_at):
             return True
         try:
@@ -81,6 +95,15 @@ class AttemptMonitor:
             self._extend_at = now + self._config.worker_lease_extend_sec
             self._events.emit(LeaseExtended(self.job))
         return is_leased
+
+    def _how_it_was_lost(self) -> Cancelled | Lost:
+        try:
+            if self._queue().find_status(self.job) == JobStatus.CANCELLED:
+                return Cancelled()
+        except DATABASE_ERRORS as error:
+            if not self._database.survives(error):
+                self._database.drop(error)
+        return Lost("another holder has the job")
 
     def _report(self) -> bool:
         """A report extends the lease too."""

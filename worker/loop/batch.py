@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from uuid import UUID
 
 from convertq.queue.completion import FinishedJob
@@ -48,6 +48,13 @@ class Batch:
         taken = list(self.ahead)
         self.ahead.clear()
         return taken
+
+    def drop(self, ids: Container[UUID]) -> list[ClaimedJob]:
+        """Removes those of the jobs ahead that are in `ids`, and returns them."""
+        dropped = [job for job in self.ahead if job.id in ids]
+        for job in dropped:
+            self.ahead.remove(job)
+        return dropped
 
     @property
     def ids(self) -> list[UUID]:

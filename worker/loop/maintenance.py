@@ -43,6 +43,7 @@ class QueueMaintenance:
         and the attempt does not count.
         """
         discard_temporary_files(queue, self._store, slot.holder)
+        queue.database.run("release_slots", holder=slot.holder)
         reason = "worker died" if is_first else "connection lost during the claim"
         self._requeue_jobs(queue, slot.holder, reason, begun=slot.begun if is_first else None)
         slot.begun = []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from convertq.queue.backoff import Backoff
-from convertq.queue.claim import ClaimCursor
 from convertq.queue.config import Config
 from convertq.queue.database.connection import application_name
 from convertq.queue.database.database import Database
 from convertq.queue.database.reconnecting import RETRY_PAUSE_MAX_SECONDS, ReconnectingDatabase
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
+from convertq.queue.route_cursor import RouteCursor
 from convertq.worker.loop.maintenance import QueueMaintenance
 from convertq.worker.loop.stopping import Stopping
 from convertq.worker.loop.worker_slot import WorkerSlot
@@ -22,12 +24,14 @@ class QueueConnection:
     """`queue` and `cursor` are those of the connection that `open` has opened last."""
 
     queue: JobQueue
-    cursor: ClaimCursor
+    cursor: RouteCursor
     _opened: Database | None = None
 
     def __init__(
-        self, config: Config, slot: WorkerSlot, stopping: Stopping, maintenance: QueueMaintenance, log: Log
-    ) -> None:
+        self, config: Config, slot: WorkerSlot, stopping: Stopping, maintenance: QueueMaintenance, log: Log,
+        make_cursor: Callable[[Database], RouteCursor],
+    ) -> None:  # fmt: skip
+        self._make_cursor = make_cursor
         self._config, self._slot, self._stopping, self._maintenance = config, slot, stopping, maintenance
         self.database = ReconnectingDatabase(
             config.database, log, lambda: application_name(slot.holder), claims=True
@@ -50,7 +54,7 @@ class QueueConnection:
         queue = JobQueue(database, self._config)
         self._maintenance.requeue_own_jobs(queue, self._slot, is_first=self._opened is None)
         self._opened, self.queue = database, queue
-        self.cursor = ClaimCursor(database, self._config, self._slot.table.scans)
+        self.cursor = self._make_cursor(database)
         self._slot.show_ready()
         return True
 

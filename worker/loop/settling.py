@@ -143,7 +143,8 @@ class Settling:
         return Settled(claim, [job.id] if isinstance(outcome, Lost) else [])
 
     def _settlement(self, database: Database) -> Settlement:
-        return Settlement(JobQueue(database, self._config), self._store, self._breaker, self._events)
+        permit = self._slot.permit if self._slot.table.permits.are_needed else None
+        return Settlement(JobQueue(database, self._config), self._store, self._breaker, self._events, permit)
 
     def _extend_lease(self, database: Database, job: ClaimedJob) -> None:
         with contextlib.suppress(*DATABASE_ERRORS):  # the next try to settle shows what is wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from convertq.queue.breaker import PROBE_TIMEOUT_SECONDS, Breaker
 from convertq.queue.claim import Claim
@@ -17,16 +18,16 @@ from convertq.worker.supervisor.wake_up import WakeUp
 
 class Waiting:
     def __init__(
-        self, config: Config, slot: WorkerSlot, connection: QueueConnection, breaker: Breaker, gateway: GatewayClient,
-        stopping: Stopping, wake_up: WakeUp,
+        self, config: Config, slot: WorkerSlot, connection: QueueConnection, breaker: Breaker,
+        gateways: Mapping[str, GatewayClient], stopping: Stopping, wake_up: WakeUp,
     ) -> None:  # fmt: skip
         self._config, self._slot, self._connection, self._breaker = config, slot, connection, breaker
-        self._gateway, self._stopping, self._wake_up = gateway, stopping, wake_up
+        self._gateways, self._stopping, self._wake_up = gateways, stopping, wake_up
 
     def wait(self, claim: Claim | None) -> bool:
         """Returns whether a wake-up ended the wait. `claim` found no job; None: this host must not claim."""
         self._slot.show_ready()
-        if claim is not None and claim.state.probe_is_due and self._probe():
+        if claim is not None and claim.state.probe_is_due and self.probe(claim.route):
             return False  # this worker may now claim the trial
         poll_at = time.monotonic() + self._config.worker_poll_interval_ms / 1000
         while not self._stopping and time.monotonic() < poll_at:
@@ -47,17 +48,18 @@ class Waiting:
         self._stopping.pause_with_others(poll_at - time.monotonic(), self._wake_up.descriptor)
         self._slot.show_ready()
 
-    def _probe(self) -> bool:
+    def probe(self, gateway: str) -> bool:
+        """Whether this worker may now claim the trial."""
         self._slot.show_probing(time.monotonic() + STUCK_AFTER_SECONDS)
         database = self._connection.queue.database
         try:
-            return self._breaker.probe(database, self._slot.holder, self._is_gateway_healthy)
+            client = self._gateways[gateway]
+            return self._breaker.probe(
+                database, gateway, self._slot.holder, lambda: client.is_healthy(PROBE_TIMEOUT_SECONDS)
+            )
         except DATABASE_ERRORS as error:
             if not self._connection.database.survives(error):
                 self._connection.database.drop(error)
             return False
         finally:
             self._slot.show_ready()
-
-    def _is_gateway_healthy(self) -> bool:
-        return self._gateway.is_healthy(PROBE_TIMEOUT_SECONDS)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
+from collections.abc import Mapping
 from typing import NoReturn
 
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, NextClaim
 from convertq.queue.completion import FinishedJob
 from convertq.queue.config import STUCK_AFTER_SECONDS, Config
+from convertq.queue.database.database import Database
 from convertq.queue.database.errors import DATABASE_ERRORS
 from convertq.queue.database.unreadable_row import UnreadableRow
 from convertq.queue.errors import Code, Failure
 from convertq.queue.job import ClaimedJob
-from convertq.queue.job_events import AttemptStarted
+from convertq.queue.job_events import AttemptStarted, JobCancelled, LeaseLost
 from convertq.queue.job_queue import JobQueue
 from convertq.queue.log.lines import Log
-from convertq.queue.outcome import Completed, Failed, Outcome, RetryLater
+from convertq.queue.outcome import Cancelled, Completed, Failed, Interrupted, Outcome, RetryLater
 from convertq.queue.retry_policy import after_failure
+from convertq.queue.route_cursor import RouteCursor
+from convertq.queue.settle import ANOTHER_HOLDER
 from convertq.queue.signals import Signals
+from convertq.queue.status import JobStatus
 from convertq.queue.store import open_store
 from convertq.worker.gateway.client import GatewayClient
 from convertq.worker.gateway.route import GatewayRoute
@@ -28,8 +34,9 @@ from convertq.worker.job_listeners import job_events
 from convertq.worker.loop.attempt_monitor import AttemptMonitor, Ending
 from convertq.worker.loop.batch import Batch
 from convertq.worker.loop.batch_size import BatchSize
+from convertq.worker.loop.cancel_notices import CancelNotices
 from convertq.worker.loop.claiming import Claiming
-from convertq.worker.loop.conversion import Conversion
+from convertq.worker.loop.conversion import OTHER_SERVERS_MAPPING, Conversion
 from convertq.worker.loop.maintenance import QueueMaintenance
 from convertq.worker.loop.monitor_thread import MonitorThread
 from convertq.worker.loop.queue_connection import QueueConnection
@@ -46,26 +53,29 @@ RETRY_LATE_BATCH_SECONDS = 1.0
 
 class Worker:
     def __init__(
-        self, config: Config, slot: int, status_table: WorkerStatusTable, wake: WakeUp, route: GatewayRoute
-    ) -> None:
+        self, config: Config, slot: int, status_table: WorkerStatusTable, wake: WakeUp,
+        routes: Mapping[str, GatewayRoute],
+    ) -> None:  # fmt: skip
         self._config, self._slot = config, WorkerSlot(status_table, slot)
         self._log = Log(config, self._slot.server_id, self._slot.holder)
         self._events, store, breaker = job_events(self._log), open_store(config), Breaker(config, self._log)
         self._stopping = Stopping(Signals(HANDLED), config.worker_shutdown_grace_sec)
-        self._gateway = GatewayClient(route)
-        self._batch, self._batch_size = Batch(), BatchSize()
+        self._gateways = {name: GatewayClient(route) for name, route in routes.items()}
+        self._batch, self._batch_size, self._cancels = Batch(), BatchSize(), CancelNotices(self._slot)
         self._maintenance = QueueMaintenance(store, self._events, status_table.scans)
-        self._connection = QueueConnection(config, self._slot, self._stopping, self._maintenance, self._log)
+        self._connection = QueueConnection(
+            config, self._slot, self._stopping, self._maintenance, self._log, self._make_cursor
+        )
         self._claiming = Claiming(self._slot, store, wake, self._log, self._events)
         self._conversion = Conversion(
-            config, self._gateway, store, self._connection.database, self._stopping,
+            config, self._gateways, store, self._connection.database, self._stopping,
             MonitorThread(self._stopping, self._batch, self._settle_late_batch, self._exit_from_hung_attempt),
-            self._events,
+            self._events, self._cancels, self._show_busy, self._slot.meters,
         )  # fmt: skip
         self._settling = Settling(
             config, self._connection, store, breaker, self._events, self._slot, self._stopping, self._next_claim
         )
-        self._waiting = Waiting(config, self._slot, self._connection, breaker, self._gateway, self._stopping, wake)
+        self._waiting = Waiting(config, self._slot, self._connection, breaker, self._gateways, self._stopping, wake)
         self._empty_claim: Claim | None = None  # why there is no job; None: this host must not claim
         self._jobs_begun = 0
         self._is_hung = False
@@ -90,12 +100,22 @@ class Worker:
                 else:
                     outcome = self._process_and_write(job)
                     self._settle(job, outcome)
+        self._release_slot()
         self._connection.close()
+
+    def _make_cursor(self, database: Database) -> RouteCursor:
+        scans = self._slot.table.scans_by_route
+        return RouteCursor(database, self._config, scans, self._waiting.probe, self._close_connection)
+
+    def _close_connection(self, gateway: str) -> None:
+        self._gateways[gateway].close_connection()
 
     def _connect(self) -> bool:
         """Returns False when it is time to stop."""
         if self._connection.is_open:
             return True
+        for gateway in self._gateways.values():
+            gateway.close_connection()  # the new connection to the database releases the slot of this worker
         self._batch.take_ahead()  # the new connection requeues them, like everything that this worker still leases
         return self._connection.open()
 
@@ -109,11 +129,24 @@ class Worker:
 
     def _claim(self) -> ClaimedJob | None:
         """The next job of the batch, or of a new claim."""
-        if not self._batch.ahead:
-            is_woken, self._is_woken = self._is_woken, False
-            self._empty_claim = self._claiming.claim(self._connection.cursor, is_woken=is_woken)
-            self._accept(self._empty_claim)
-        return self._batch.ahead.popleft() if self._batch.ahead else None
+        while True:
+            if not self._batch.ahead:
+                is_woken, self._is_woken = self._is_woken, False
+                self._empty_claim = self._claiming.claim(self._connection.cursor, is_woken=is_woken)
+                self._accept(self._empty_claim)
+            if not self._batch.ahead:
+                return None
+            if self._cancels.take_for_ahead():
+                self._drop_lost_jobs()
+            if self._batch.ahead:
+                return self._batch.ahead.popleft()
+
+    def _drop_lost_jobs(self) -> None:
+        """Of the jobs that are claimed and not begun, those that were cancelled, or lost in another way."""
+        lost = self._connection.queue.find_lost_jobs(self._batch.ahead[0].holder, list(self._batch.ahead))
+        for job in self._batch.drop(lost):
+            is_cancelled = lost[job.id] == JobStatus.CANCELLED
+            self._events.emit(JobCancelled(job) if is_cancelled else LeaseLost(job, ANOTHER_HOLDER))
 
     def _accept(self, claim: Claim | None) -> None:
         if claim is not None:
@@ -127,6 +160,8 @@ class Worker:
             return None  # a new connection first requeues what this worker leases: it must not lease the next job yet
         if self._stopping:
             return None
+        if self._batch.ahead and len(self._gateways) > 1:
+            return None  # the jobs of a batch are of one gateway
         table = self._slot.table
         size = self._batch_size.choose(is_worker_idle=table.has_idle_worker or table.are_other_hosts_idle)
         wanted = int(min(size, self._jobs_left)) - len(self._batch.ahead)
@@ -151,14 +186,19 @@ class Worker:
 
     def _process_and_write(self, job: ClaimedJob) -> Outcome:
         """The result is written to a temporary file, which the settlement publishes."""
-        self._slot.begun = [*(one.job.id for one in self._batch.finished), job.id]
-        self._slot.show_busy(time.monotonic() + self._config.gateway_timeout_ms / 1000 + STUCK_AFTER_SECONDS)
+        self._slot.add_begun(job.id, len(self._batch.finished))
+        self._show_busy(job)
         self._jobs_begun += 1
         job.begin()
         self._events.emit(AttemptStarted(job))
         outcome = self._conversion.convert(job)
         job.end()
         return outcome
+
+    def _show_busy(self, job: ClaimedJob) -> None:
+        """Called again while a transfer from or to the storage goes on, which may take longer than the gateway."""
+        timeout_seconds = self._gateways[job.route].timeout_seconds
+        self._slot.show_busy(time.monotonic() + timeout_seconds + STUCK_AFTER_SECONDS)
 
     def _settle_late_batch(self) -> None:
         """Called by the monitor thread, during an attempt that takes longer than the batch was expected to take:
@@ -197,6 +237,8 @@ class Worker:
         else:
             self._settle_finished(claims=False)
             self._end(self._settling.settle(job, outcome), 1)
+            if outcome == Interrupted(OTHER_SERVERS_MAPPING) and self._connection.is_open:
+                self._connection.cursor.expect_other_mappings()
             if _concerns_other_jobs(outcome):
                 self._batch_size.record_trouble()
                 self._try_to_requeue_ahead("the job before it could not be converted")
@@ -241,8 +283,15 @@ class Worker:
     # -- 6. wait --
 
     def _wait(self) -> None:
-        self._gateway.close_connection()
+        for gateway in self._gateways.values():
+            gateway.close_connection()
         self._is_woken = self._waiting.wait(self._empty_claim)
+
+    def _release_slot(self) -> None:
+        """Called before this process ends. If it fails, the supervisor releases the slot."""
+        if self._connection.is_open:
+            with contextlib.suppress(*DATABASE_ERRORS):
+                self._connection.cursor.release_slot()
 
     def _is_used_up(self) -> bool:
         """A worker is replaced after a number of jobs, and when its first thread hangs in an aborted attempt."""
@@ -255,5 +304,7 @@ class Worker:
 
 
 def _concerns_other_jobs(outcome: Outcome) -> bool:
-    """False for an error of this document alone, such as one that the gateway refuses."""
+    """False for a cancel, and for an error of this document alone, such as one that the gateway refuses."""
+    if isinstance(outcome, Cancelled):
+        return False
     return not (isinstance(outcome, RetryLater | Failed) and outcome.failure.gateway_ok is not False)

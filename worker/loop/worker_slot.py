@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
+from convertq.queue.database.pipeline import Pipeline
 from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
 
 
 class WorkerSlot:
     def __init__(self, table: WorkerStatusTable, number: int) -> None:
         self.table, self._number = table, number
+        self.meters = {gateway: meters[number - 1] for gateway, meters in table.meters.items()}
         self.jobs_done = 0
         self.is_held_by_disk = False
 
@@ -23,6 +26,23 @@ class WorkerSlot:
     def holder(self) -> str:
         """The name under which this worker leases jobs."""
         return f"{self.table.server_id}/{self._number}"
+
+    @contextmanager
+    def permit(self, pipeline: Pipeline) -> Iterator[None]:
+        """For one transaction of a large pool. It is returned early if the database keeps this worker waiting: then
+        the worker waits for a disk, a standby or a lock, and costs nobody a core."""
+        if not self.table.permits.take(self._number):
+            yield
+            return
+        pipeline.when_slow = self._give_permit_back
+        try:
+            yield
+        finally:
+            pipeline.when_slow = None
+            self._give_permit_back()
+
+    def _give_permit_back(self) -> None:
+        self.table.permits.give_back(self._number)
 
     def show_disconnected(self) -> None:
         self._write(connected=False)
@@ -45,6 +65,15 @@ class WorkerSlot:
     @begun.setter
     def begun(self, ids: Sequence[UUID]) -> None:
         self.table.write_begun(self._number, ids)
+
+    def add_begun(self, job_id: UUID, place: int) -> None:
+        """The job that begins now, after `place` others that have begun."""
+        self.table.add_begun(self._number, job_id, place)
+
+    @property
+    def cancels(self) -> int:
+        """How often the supervisor was notified that a job of this worker is cancelled."""
+        return self.table.read_cancels(self._number)
 
     def show_probing(self, deadline: float) -> None:
         self._write(deadline=deadline)

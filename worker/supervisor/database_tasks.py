@@ -18,8 +18,13 @@ from convertq.queue.database.errors import DATABASE_ERRORS, SchemaError
 from convertq.queue.database.reconnecting import RETRY_PAUSE_MAX_SECONDS, ReconnectingDatabase
 from convertq.queue.errors import one_line
 from convertq.queue.event_partitions import make_event_partitions
+from convertq.queue.fair_share import FairShare
 from convertq.queue.log.lines import Log
+from convertq.queue.routing import Routing
 from convertq.worker.job_listeners import job_events
+from convertq.worker.supervisor.held_report import HeldReport
+from convertq.worker.supervisor.limit_upkeep import LimitUpkeep
+from convertq.worker.supervisor.queue_upkeep import QueueUpkeep
 from convertq.worker.supervisor.recovery import Recovery
 from convertq.worker.supervisor.registration import ServerRegistration
 from convertq.worker.supervisor.status_table import WorkerStatusTable
@@ -29,6 +34,9 @@ from tenacity import wait_exponential
 
 #: The pause before the next heartbeat when more counters are left than one aggregation takes.
 AGGREGATE_AGAIN_AFTER_SECONDS = 1.0
+SHOW_SIZE_AFTER_SECONDS = 1.0
+#: How the name of the channel of cancels ends (cancel_channel in sql/migrations); all others end with a number.
+CANCEL_CHANNEL_END = "_cancel"
 
 
 class DatabaseTasks:
@@ -39,15 +47,20 @@ class DatabaseTasks:
         self._notify_alive = notify_alive  # called between steps: each is bounded in time, together they may take long
         self._registration = ServerRegistration(config, status_table, log)
         self._recovery = Recovery(config, job_events(log), notify_alive)
-        self._waiting = WaitingPlace(status_table, wake)
+        self._waiting, self._routing = WaitingPlace(config, status_table, wake), Routing()
+        self._held_report, self._upkeep = HeldReport(status_table), self._make_upkeep(log)
+        self._limits = LimitUpkeep(status_table)
         self._database = ReconnectingDatabase(
-            config.database, log, lambda: application_name(f"{status_table.server_id}/supervisor"),
+            config.direct_database, log, lambda: application_name(f"{status_table.server_id}/supervisor"),
             claims=True,  # it reads the index of the claim too
         )  # fmt: skip
         self._backoff = Backoff(wait_exponential(multiplier=0.2, max=RETRY_PAUSE_MAX_SECONDS))
         self._retry_at = self._heartbeat_at = 0.0
         self._is_draining = False
         self.state = "waiting for the database"  # a few words for the operator, as of the last heartbeat
+
+    def _make_upkeep(self, log: Log) -> QueueUpkeep:
+        return QueueUpkeep(self._config, job_events(log), FairShare(self._status_table.scans_by_route))
 
     @property
     def is_registered(self) -> bool:
@@ -65,6 +78,9 @@ class DatabaseTasks:
             if now >= self._heartbeat_at:
                 self._send_heartbeat(database)
             self._recovery.keep_up(database)
+            self._held_report.keep_up(database)
+            self._upkeep.keep_up(database)
+            self._limits.keep_up(database)
             self._database.mark_working()
             if not self._is_draining:
                 self._waiting.keep_up(database)
@@ -77,7 +93,8 @@ class DatabaseTasks:
         database = self._database.open()
         if not was_open:
             self._waiting.reset()
-            database.connection.add_notify_handler(lambda notify: self._waiting.handle_notification())
+            database.connection.add_notify_handler(lambda notify: self._handle(notify.channel, notify.payload))
+            self._listen_for_cancels(database)
             self._notify_alive()
             self._wake.post()  # for jobs that were queued while this host was not notified
             self._recovery.schedule_orphan_scan()
@@ -92,6 +109,7 @@ class DatabaseTasks:
 
     def _register(self, database: Database) -> None:
         self._registration.register(database)
+        self._routing.keep_up(database)
         self._notify_alive()
         self._recovery.recover_after_registration(database)
         self._heartbeat_at = 0.0  # the first heartbeat follows at once and returns the breaker's state
@@ -106,6 +124,7 @@ class DatabaseTasks:
             self._register(database)
         else:
             self.state = f"breaker {breaker}".replace("_", "-")
+        self._routing.keep_up(database)
         if aggregate_counters(database) >= BATCH_EVENTS:
             self._heartbeat_at = min(self._heartbeat_at, time.monotonic() + AGGREGATE_AGAIN_AFTER_SECONDS)
         make_event_partitions(database)
@@ -135,10 +154,39 @@ class DatabaseTasks:
     def _read_from(self, database: Database) -> None:
         pgconn = database.connection.pgconn
         pgconn.consume_input()
-        while pgconn.notifies():
+        while notify := pgconn.notifies():
+            self._handle(notify.relname.decode(), notify.extra.decode())
+
+    def _handle(self, channel: str, payload: str) -> None:
+        """Sends no statement: it may be called while a statement runs."""
+        if channel.endswith(CANCEL_CHANNEL_END):
+            self._status_table.count_cancel(payload)
+        else:
             self._waiting.handle_notification()
 
+    def _listen_for_cancels(self, database: Database) -> None:
+        """What was cancelled before this has notified nobody, so every worker checks its job once. Through a pooler
+        there is no LISTEN: a worker learns of a cancel at its next report or extension."""
+        if not database.connection.is_pooled:
+            database.run("listen_for_cancels")
+        self._status_table.count_possible_cancels()
+
     # -- for its workers, and at the end --
+
+    def show_pool_size(self, workers: int) -> None:
+        """A change is in the server's row within a second or so, also when a pool grows step by step."""
+        if workers != self._registration.concurrency:
+            self._registration.concurrency = workers
+            self._heartbeat_at = min(self._heartbeat_at, time.monotonic() + SHOW_SIZE_AFTER_SECONDS)
+
+    def has_claimable_job(self) -> bool:
+        if time.monotonic() < self._retry_at or not self.is_registered:
+            return False
+        try:
+            return self._waiting.has_claimable_job(self._open())
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+            return False
 
     def requeue_jobs_of(self, slot: int, counted: bool, reason: str) -> None:
         """Requeues what a dead worker leased. While the database is down, the next worker in the slot does it instead:
@@ -152,6 +200,15 @@ class DatabaseTasks:
         except DATABASE_ERRORS as error:
             self._handle_error(error)
 
+    def release_slots_of(self, slot: int) -> None:
+        """A worker has ended, and its connections with it. A worker that ended by itself has released its slot."""
+        if not self._routing.has_limits or time.monotonic() < self._retry_at:
+            return
+        try:
+            self._open().run("release_slots", holder=f"{self._status_table.server_id}/{slot}")
+        except DATABASE_ERRORS as error:
+            self._handle_error(error)
+
     def drain(self) -> None:
         self._is_draining = True
         self._try_if_registered(self._registration.drain)
@@ -160,6 +217,7 @@ class DatabaseTasks:
 
     def stop(self) -> None:
         self._try_if_registered(self._recovery.finish)
+        self._try_if_registered(self._held_report.finish)
         self._try_if_registered(self._registration.stop)
         self._database.close()
 

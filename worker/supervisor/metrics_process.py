@@ -41,7 +41,7 @@ class MetricsProcess:
         """Imports the HTTP server in the child alone: without METRICS_PORT no process has it in its memory."""
         from convertq.worker.supervisor.metrics_server import serve_metrics
 
-        serve_metrics(self._config, self._status_table.server_id)
+        serve_metrics(self._config, self._status_table)
 
     def end(self) -> None:
         """Ends it with SIGTERM, and with SIGKILL when it does not end in time. It has nothing to clean up."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from convertq.queue.database.reconnecting import ReconnectingDatabase
 from convertq.queue.errors import one_line
 from convertq.queue.log.lines import Log
 from convertq.queue.metrics import make_registry, read_metrics
+from convertq.worker.supervisor.status_table import WorkerStatusTable
 from prometheus_client import make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -32,14 +34,17 @@ if TYPE_CHECKING:
 
 #: A client that sends nothing must not occupy a thread without limit.
 CLIENT_TIMEOUT_SECONDS = 10.0
+#: As WatchdogSec in the unit: no step of the supervisor's loop takes that long.
+LOOP_TIMEOUT_SECONDS = 120.0
 
 
-def serve_metrics(config: Config, server_id: str) -> None:
+def serve_metrics(config: Config, status_table: WorkerStatusTable) -> None:
     """Runs in the child until a signal ends it."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    server_id = status_table.server_id
     log = Log(config, server_id, f"{server_id}/metrics")
-    app = make_app(ScrapedCollector(config, log, server_id))
+    app = with_probes(make_app(ScrapedCollector(config, log, server_id)), status_table, config.worker_concurrency.least)
     _listen(config, log, app).serve_forever()
 
 
@@ -56,6 +61,26 @@ def make_app(collector: Collector) -> App:
             return [b"the database is not reachable\n"]
 
     return app
+
+
+def with_probes(app: App, status_table: WorkerStatusTable, least: int) -> App:
+    """`/health` says whether the supervisor's loop is alive, `/ready` whether its workers are connected."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        match environ.get("PATH_INFO"):
+            case "/health":
+                silent_seconds = time.monotonic() - status_table.alive_at
+                is_good, text = silent_seconds < LOOP_TIMEOUT_SECONDS, f"the loop ran {silent_seconds:.0f} s ago"
+            case "/ready":
+                connected = status_table.connected_workers
+                is_good, text = connected >= least, f"{connected} workers are connected, {least} are needed"
+            case _:
+                return app(environ, start_response)
+        status = "200 OK" if is_good else "503 Service Unavailable"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
+        return [f"{text}\n".encode()]
+
+    return answer
 
 
 class ScrapedCollector(Collector):

@@ -63,7 +63,8 @@ class Recovery:
     ) -> None:
         """Requeues what a dead worker leased, after ending its session, which may still commit a claim. The attempts
         that had begun count, if `counted`."""
-        end_sessions(database, application_name(holder))
+        if self._config.database_direct_url is None:  # through a pooler, the session may serve another client by now
+            end_sessions(database, application_name(holder))
         queue = JobQueue(database, self._config)
         discard_temporary_files(queue, self._store, holder)
         for row in queue.requeue_worker_jobs(holder, begun=begun, counted=counted, reason=reason):

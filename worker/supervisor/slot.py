@@ -17,5 +17,6 @@ class Slot:
     pid: int = 0  # 0: no worker runs in this slot
     started_at: float = 0.0  # by the monotonic clock
     start_at: float = 0.0  # not before this time, by the monotonic clock
+    is_leaving: bool = False  # the worker was told to retire, and this slot ends with it
     kill_reason: str = ""  # when the supervisor killed the worker
     backoff: Backoff = field(default_factory=lambda: Backoff(QUICK_DEATH_PAUSES))

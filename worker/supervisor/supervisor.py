@@ -12,11 +12,12 @@ from convertq.queue.config import Config
 from convertq.queue.log.lines import Log
 from convertq.queue.log.shared_file import reopen_log_file
 from convertq.queue.signals import Signals, blocked, has_terminal
-from convertq.worker.gateway.route import route_to_gateway
+from convertq.worker.gateway.route import routes_to_gateways
 from convertq.worker.loop.stopping import RETIRE
 from convertq.worker.loop.worker import Worker
 from convertq.worker.supervisor.child import run_as_child
 from convertq.worker.supervisor.database_tasks import DatabaseTasks
+from convertq.worker.supervisor.elasticity import PoolElasticity
 from convertq.worker.supervisor.metrics_process import MetricsProcess
 from convertq.worker.supervisor.reload import Reload
 from convertq.worker.supervisor.status_table import WorkerStatusTable
@@ -34,11 +35,18 @@ SIGN_OFF_SECONDS = 50.0  # after the last worker, to sign off from a database th
 class Supervisor:
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._status_table, self._wake = WorkerStatusTable(config.worker_concurrency), WakeUp()
-        self._route = route_to_gateway(config)
+        adaptive = [gateway.name for gateway in config.gateways if gateway.is_adaptive]
+        self._status_table = WorkerStatusTable(config.worker_concurrency.most, config.gateway_names, adaptive)
+        self._wake = WakeUp()
+        self._routes = routes_to_gateways(config)
         self._log, self._systemd = Log(config), Systemd()
-        self._database = DatabaseTasks(config, self._status_table, self._wake, self._log, self._systemd.notify_alive)
-        self._pool = WorkerPool(config, self._status_table, self._log, self._database.requeue_jobs_of)
+        self._database = DatabaseTasks(config, self._status_table, self._wake, self._log, self._notify_alive)
+        self._pool = WorkerPool(
+            config, self._status_table, self._log, self._database.requeue_jobs_of, self._database.release_slots_of
+        )
+        self._elasticity = PoolElasticity(
+            config.worker_concurrency, self._pool, self._database.has_claimable_job, self._log
+        )
         self._metrics = MetricsProcess(config, self._status_table, self._fork)
         self._reload = Reload(self._status_table)
         self._ends_with_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup
@@ -53,6 +61,7 @@ class Supervisor:
         while not (self._is_stopping and self._pool.is_empty):
             self._database.keep_up()
             self._metrics.keep_up()
+            self._resize_pool()
             self._fill_pool()
             self._report_status()
             self._wait()
@@ -90,7 +99,8 @@ class Supervisor:
         is_quiet = self._is_ready or self._reload.waits_for_exit or self._is_stopping
         interval = LOOP_INTERVAL_SECONDS if is_quiet else STARTING_LOOP_INTERVAL_SECONDS
         next_start_at = float("inf") if self._is_stopping else self._pool.next_start_at
-        next_at = min(self._database.next_at, next_start_at)
+        next_growth_at = self._elasticity.next_at if self._may_resize else float("inf")
+        next_at = min(self._database.next_at, next_start_at, next_growth_at)
         return max(STARTING_LOOP_INTERVAL_SECONDS, min(interval, next_at - time.monotonic()))
 
     def _stop(self, number: signal.Signals) -> None:
@@ -123,13 +133,23 @@ class Supervisor:
 
     # -- start workers --
 
+    @property
+    def _may_resize(self) -> bool:
+        """During a reload the pool stays as it is: each worker that ends has a successor."""
+        return self._is_ready and not self._is_stopping
+
+    def _resize_pool(self) -> None:
+        if self._may_resize:
+            self._elasticity.keep_up()
+        self._database.show_pool_size(self._pool.size)
+
     def _fill_pool(self) -> None:
         """Before the server is registered, its workers could claim nothing."""
         if not self._is_stopping and self._database.is_registered:
             self._pool.fill(self._start_worker)
 
     def _start_worker(self, slot: int) -> int:
-        return self._fork(lambda: Worker(self._config, slot, self._status_table, self._wake, self._route).run())
+        return self._fork(lambda: Worker(self._config, slot, self._status_table, self._wake, self._routes).run())
 
     def _fork(self, work: Callable[[], None]) -> int:
         parent = os.getpid()
@@ -147,7 +167,12 @@ class Supervisor:
 
     # -- report --
 
+    def _notify_alive(self) -> None:
+        self._status_table.alive_at = time.monotonic()
+        self._systemd.notify_alive()
+
     def _report_status(self) -> None:
+        self._status_table.alive_at = time.monotonic()
         statuses = self._pool.statuses
         connected = sum(status.connected for status in statuses)
         if not (self._is_stopping or self._is_ready or self._reload.remaining) and connected == len(statuses):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 
-from convertq.queue.claim import seconds_claimable
+from convertq.queue.claim import ClaimCursor
+from convertq.queue.config import Config
 from convertq.queue.database.database import Database
+from convertq.queue.route_cursor import seconds_claimable
 from convertq.worker.supervisor.status_table import WorkerStatusTable
 from convertq.worker.supervisor.wake_up import WakeUp
 
@@ -27,8 +29,8 @@ OTHER_HOSTS_AT_ONCE = 2  # each of them does the same, so that many hosts are wo
 
 
 class WaitingPlace:
-    def __init__(self, status_table: WorkerStatusTable, wake: WakeUp) -> None:
-        self._status_table, self._wake = status_table, wake
+    def __init__(self, config: Config, status_table: WorkerStatusTable, wake: WakeUp) -> None:
+        self._config, self._status_table, self._wake = config, status_table, wake
         self._place: int | None = None
         self._checks: list[float] = []
         self._take_at = self._wake_others_at = 0.0
@@ -80,7 +82,8 @@ class WaitingPlace:
         pause = RETRY_AFTER_SECONDS if self._place is None else TAKE_AT_MOST_EVERY_SECONDS
         self._take_at = time.monotonic() + pause
         self._status_table.is_waiting = self._place is not None
-        self._status_table.scans.set_place(self._place or PLACES)
+        for scans in self._status_table.scans_by_route.values():
+            scans.set_place(self._place or PLACES)
         self._check_soon(0.0, *CHECK_AFTER_SECONDS)  # at once, too: what was committed before is visible by now
 
     def _check_soon(self, *after_seconds: float) -> None:
@@ -96,13 +99,23 @@ class WaitingPlace:
             return
         waited = None
         if self._status_table.has_idle_worker:
-            waited = seconds_claimable(database, self._status_table.scans)
+            waited = self._seconds_claimable(database)
         if waited is not None and waited < BEING_CLAIMED_SECONDS:
             self._checks[0] = now + CHECK_AFTER_SECONDS[0]
             return
         del self._checks[0]
         if waited is not None:
             self._wake.post()
+
+    def has_claimable_job(self, database: Database) -> bool:
+        return self._seconds_claimable(database) is not None
+
+    def _seconds_claimable(self, database: Database) -> float | None:
+        return seconds_claimable(database, self._cursors(database), self._status_table.server_id)
+
+    def _cursors(self, database: Database) -> dict[str, ClaimCursor]:
+        budgets = self._status_table.scans_by_route
+        return {route: ClaimCursor(database, self._config, scans, route) for route, scans in budgets.items()}
 
     def _wake_other_hosts(self, database: Database) -> None:
         self._status_table.are_other_hosts_requested = False
