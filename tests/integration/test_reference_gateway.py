@@ -340,7 +340,8 @@ def test_one_document_fails_once_per_job_and_then_succeeds() -> None:
 def test_a_document_that_takes_too_long_is_504_and_the_next_is_served() -> None:
     with Gateway(converters=1, seconds=0.15) as gateway:
         assert_refused(post(gateway, five_hundred_pages(), "text_v1"), 504, "longer than")
-        assert post(gateway, sample("estudio")).content == expected("estudio")
+        # On a busy machine the short limit can end this one too; what must not happen is that it ends every one.
+        eventually(lambda: post(gateway, sample("estudio")).content == expected("estudio"), what="the next is served")
 
 
 def test_a_crash_of_the_converter_is_422_and_the_next_document_is_served() -> None:
