@@ -27,7 +27,8 @@ from bench.contenders import Convertq
 from bench.documents import PDF_BYTES, lay_out
 from bench.gateway import Gateway, null_gateway
 from bench.postgres import DurablePostgres
-from bench.report import Row, at_most, ratio_at_least, table
+from bench.processes import cpu_seconds
+from bench.report import Row, at_most, ratio_at_least, ratio_at_most, table
 from bench.round import START_WITHIN_SECONDS, place_for, wait_until_done, working
 
 JOBS = int(os.environ.get("BENCH_FAIR_JOBS", "100000"))
@@ -57,6 +58,12 @@ class Round:
     queued_rate: float  # jobs a second, while they were queued by one statement for each owner
     longest_turn: int  # jobs that were begun from one of an owner's to the next, at most; of the 20 owners
     unserved: int  # jobs of the 20 that were not begun
+    worker_cpu: float  # ms a job
+    postgres_cpu: float
+
+    @property
+    def cpu(self) -> float:
+        return self.worker_cpu + self.postgres_cpu
 
 
 def queue_jobs(conn: psycopg.Connection, owner: str, ids: Sequence[UUID], jobs: int, age: int = 0) -> None:
@@ -78,16 +85,20 @@ def run_round(postgres: DurablePostgres, gateway: Gateway, *, fair: bool, jobs: 
             conn.execute("VACUUM ANALYZE jobs")
         postgres.settle()
         gateway.reset(hold=True)
-        with working(Convertq(), place, WORKERS, **setting):
+        with working(Convertq(), place, WORKERS, **setting) as pids:
             gateway.wait_for(WORKERS, START_WITHIN_SECONDS)
+            assert postgres.pid
+            measured = pids, [postgres.pid]
+            before = [cpu_seconds(*roots) for roots in measured]
             began = gateway.open()
             ended = wait_until_done(Convertq(), place, gateway, done)
+            spent = [1000 * (cpu_seconds(*roots) - then) / done for roots, then in zip(measured, before, strict=True)]
         with psycopg.connect(place.database_url) as conn:
             owners = [row[0] for row in conn.execute(BEGUN)]
     served = [turns_of(owners, f"owner {number}") for number in range(OWNERS)]
     unserved = OWNERS * JOBS_EACH - sum(map(len, served))
     longest = max((turn for turns in served for turn in turns), default=0)
-    return Round(done / (ended - began), queued_rate, longest, unserved)
+    return Round(done / (ended - began), queued_rate, longest, unserved, *spent)
 
 
 def set_sharing(place: Place, setting: dict[str, str]) -> None:
@@ -120,6 +131,10 @@ def rows(postgres: DurablePostgres, gateway: Gateway, jobs: int = JOBS, done: in
         ratio_at_least(
             f"throughput, N = {WORKERS}, with fair share against without it", 0.97,
             [one.rate for one in with_turns], [one.rate for one in without], "jobs/s",
+        ),
+        ratio_at_most(
+            "CPU of worker + PostgreSQL per job, with fair share against without it", 1.03,
+            [one.cpu for one in with_turns], [one.cpu for one in without], "ms",
         ),
         Row("jobs queued a second by one statement", "", f"{queued[0]} with fair share, {queued[1]} without", None),
     ]  # fmt: skip
