@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
@@ -76,12 +77,21 @@ def freeze_and_return(pair: Pair) -> float:
     return pair.promote()
 
 
+def freeze_and_fence(pair: Pair) -> float:
+    """Returns when the old primary was fenced: that ends the sessions, which wait for an answer."""
+    freeze(pair.primary)
+    pair.promote()
+    pair.kill_zombies()
+    return time.monotonic()
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("what", "fail", "times", "within"),
     [
         ("primary killed (kill -9)", kill, TIMES, FIRST_COMPLETION_SECONDS),
         ("primary frozen (SIGSTOP), and back later", freeze_and_return, 2, FROZEN_SECONDS),
+        ("primary frozen, and killed after the promotion", freeze_and_fence, 2, FIRST_COMPLETION_SECONDS),
     ],
 )
 def test_with_a_synchronous_standby_nothing_is_lost(
