@@ -77,8 +77,9 @@ test-converter: $(STAMP) $(CONVERTER) ## a converter from PyPI behind its own HT
 test-deploy: $(STAMP) ## compose.yaml as plain processes; as containers too, with PODMAN and CONVERTQ_IMAGE_BASE
 	$(RUN) pytest -q -p no:xdist -rs tests/deploy
 
-test-failover: $(STAMP) ## a real primary and its standby: killed, frozen, cut off; FAILOVER_TIMES=20 promotions under load
+test-failover: $(STAMP) ## a real primary and its standby: killed, frozen, cut off; FAILOVER_TIMES=20 promotions; on both stores
 	$(RUN) pytest -q -p no:xdist -s tests/failover/test_promotion.py tests/failover/test_web.py
+	CONVERTQ_TEST_STORE=s3 $(RUN) pytest -q -p no:xdist -s -rs tests/failover/test_promotion.py tests/failover/test_web.py
 
 test-patroni: $(STAMP) $(PATRONI) ## the same with Patroni and etcd from PyPI, which fail over by themselves
 	$(RUN) pytest -q -p no:xdist -s -rs tests/failover/test_patroni.py

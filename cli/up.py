@@ -37,8 +37,9 @@ def up(data: Path | None) -> None:
     """Run everything on this machine until Ctrl-C: database, gateway, workers and web.
 
     PostgreSQL is embedded unless DATABASE_URL is set, and the reference gateway runs unless GATEWAY_URL or
-    GATEWAYS_FILE is set. All other settings work as for `worker run` and `web run`. The next `convertq up` continues
-    where this one stopped, also after a crash.
+    GATEWAYS_FILE is set. All other settings work as for `worker run` and `web run`. Five minutes after the start and
+    then once a day, `convertq cleanup` runs. The next `convertq up` continues where this one stopped, also after a
+    crash.
     """
     from convertq.cli.local_stack import names_gateway, refuse_without_extra
     from convertq.embedded.binaries import EmbeddedError
@@ -60,7 +61,7 @@ def up(data: Path | None) -> None:
 
 
 def run(stack: LocalStack, directory: DataDirectory, given: Mapping[str, str]) -> None:
-    from convertq.cli.context import configuration
+    from convertq.cli.context import complain, configuration
     from convertq.cli.local_stack import prepare_database, start_gateway
     from convertq.embedded.local_stack import STOP
     from convertq.embedded.postgres import DURABLE, EmbeddedPostgres
@@ -77,6 +78,7 @@ def run(stack: LocalStack, directory: DataDirectory, given: Mapping[str, str]) -
     prepare_database(stack, is_embedded=postgres is not None)
     stack.start_worker()
     show_addresses(stack, directory, given, stack.start_web())
+    stack.repeat_cleanup(complain)
     signals = Signals((*STOP, signal.SIGCHLD))
     stack.wait(signals)
     config = configuration()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from convertq.embedded.binaries import EmbeddedError
+from convertq.embedded.cleanup import RepeatedCleanup
 from convertq.embedded.postgres import EmbeddedPostgres
 from convertq.embedded.service import Service
 from convertq.queue.config import Config, read_config
@@ -31,6 +32,7 @@ class LocalStack:
         self._running = contextlib.ExitStack()
         self._services: list[Service] = []
         self._postgres: EmbeddedPostgres | None = None
+        self._cleanup: RepeatedCleanup | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +63,10 @@ class LocalStack:
         """Returns its address."""
         return self._start("the web server", "web", "run", stop_at_once=signal.SIGQUIT).address()
 
+    def repeat_cleanup(self, report: Callable[[str], None]) -> None:
+        """Retention, by `wait`; `report` gets a line about each failure."""
+        self._cleanup = self._running.enter_context(contextlib.closing(RepeatedCleanup(self.environment, report)))
+
     def _start(self, name: str, *arguments: str, stop_at_once: signal.Signals = signal.SIGTERM) -> Service:
         log = self._log_folder / f"{arguments[0]}.log" if self._log_folder else None
         service = Service(name, *arguments, environment=self.environment, log=log, stop_at_once=stop_at_once)
@@ -79,6 +85,8 @@ class LocalStack:
         """Returns after SIGINT or SIGTERM. Raises EmbeddedError when a part has ended by itself."""
         while not set(STOP) & set(signals.wait(5.0)[0]):
             self.refuse_ended_part()
+            if self._cleanup:
+                self._cleanup.check()
 
     def drain(self, config: Config, signals: Signals) -> None:
         """Web and workers finish what they have begun; another signal ends them at once, and jobs are requeued."""

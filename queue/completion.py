@@ -23,11 +23,7 @@ class FinishedJob(NamedTuple):
     @property
     def written(self) -> dict[str, Any]:
         """What complete_and_claim takes of it: the fence, and what it writes."""
-        job = self.job
-        return {
-            "id": job.name, "holder": job.holder, "attempt": job.attempt, "result_path": self.outcome.location,
-            "event": self.event,
-        }  # fmt: skip
+        return {**self.job.fence, "result_path": self.outcome.location, "event": self.event}
 
     @property
     def event(self) -> dict[str, Any]:

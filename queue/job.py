@@ -33,7 +33,7 @@ class ClaimedJob:
     @property
     def fence(self) -> dict[str, Any]:
         """The conditions of every write after the claim: it changes nothing once the lease is lost."""
-        return {"id": self.name, "holder": self.holder, "attempt": self.attempt}
+        return {"id": self.name, "holder": self.holder, "attempt": self.attempt, "run": self.run}
 
     @property
     def gateway_in_events(self) -> str | None:

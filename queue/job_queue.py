@@ -57,8 +57,10 @@ class JobQueue:
 
     def find_lost_jobs(self, holder: str, jobs: Sequence[ClaimedJob]) -> dict[UUID, str | None]:
         """Those of these jobs that this worker no longer leases, each with its status; None: it was removed."""
-        ids, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
-        rows = self.database.run("check_leases", holder=holder, ids=ids, attempts=attempts)
+        rows = self.database.run(
+            "check_leases", holder=holder, ids=[job.id for job in jobs], attempts=[job.attempt for job in jobs],
+            runs=[job.run for job in jobs],
+        )  # fmt: skip
         return {row["id"]: row["status"] for row in rows}
 
     def find_status(self, job: ClaimedJob) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 MASK = "***"
-SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&?]*password[^=&]*)=[^&]*", re.IGNORECASE)
+#: libpq's password, sslpassword and oauth_client_secret, and the two keys that serve instead of a password
+SECRET_PARAMETER = re.compile(r"(?<=[?&])([^=&?]*(?:password|secret|scram_\w+_key)[^=&]*)=[^&]*", re.IGNORECASE)
 
 
 def masked(url: str) -> str:

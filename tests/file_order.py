@@ -18,6 +18,7 @@ WAITING = (
     "lifecycle/test_paused.py", "lifecycle/test_outage_under_load.py", "lifecycle/test_wrong_clocks.py",
     "lifecycle/test_lost_claims.py", "lifecycle/test_progress.py", "lifecycle/test_limits.py",
     "lifecycle/test_routes.py", "lifecycle/test_up.py", "integration/test_replica.py",
+    "lifecycle/test_secured_connection.py",
 )  # fmt: skip
 COMPUTING = (
     "integration/test_demo.py", "integration/test_roles.py", "integration/test_cli_commands.py",

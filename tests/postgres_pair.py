@@ -64,13 +64,20 @@ class Pair:
             eventually(lambda: self._follows("sync_state IN ('sync', 'quorum')"), what="the standby is synchronous")
 
     def kill_primary(self) -> None:
+        self._kill(self.primary)
+
+    def kill_zombies(self) -> None:
+        for zombie in self.zombies:
+            self._kill(zombie)
+
+    def _kill(self, server: EmbeddedPostgres) -> None:
         """kill -9 of the postmaster and of every backend: no answer is sent any more."""
-        for pid in processes_of(self.primary):
+        for pid in processes_of(server):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert self.primary._server is not None
-        self.primary._server.wait()
-        self.primary._server = None
+        assert server._server is not None
+        server._server.wait()
+        server._server = None
 
     def promote(self) -> float:
         """Returns when the new primary accepts writes, by the monotonic clock. The old one is kept as a zombie."""

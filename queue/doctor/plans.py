@@ -13,8 +13,8 @@ from convertq.queue.doctor.finding import CheckContext, Finding, bad, ok
 HOT = ("complete_and_claim", "promote_due_jobs", "reclaim_jobs", "extend_lease")
 #: one value for every parameter of the hot statements; no row has them
 VALUES: dict[str, Any] = {
-    **NO_CLAIM, **NOTHING_FINISHED, "id": UUID(int=0), "holder": "doctor/0", "attempt": 1, "max_attempts": 3,
-    "wanted": 1, "check_for_due": True,
+    **NO_CLAIM, **NOTHING_FINISHED, "id": UUID(int=0), "holder": "doctor/0", "attempt": 1, "run": 1,
+    "max_attempts": 3, "wanted": 1, "check_for_due": True,
 }  # fmt: skip
 
 

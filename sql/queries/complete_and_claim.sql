@@ -6,9 +6,9 @@
 -- the planner would expect hardly any other job. after_*: the index is read from this position on: before it
 -- are mostly claimed jobs, whose dead entries stay while a session holds an old snapshot (ScanBudget).
 -- check_for_due: of retries, from due_after on. LIMIT 8: else the planner would read the whole table.
--- Parameters: finished (JSON array: id, holder, attempt, result_path, event), retention_days (0: no limit),
---   holder, server, lease_ttl (s), wanted (jobs to claim), route, excluded, after_priority, after_turn,
---   after_created_at, after_id, check_for_due, due_after, count_up_to
+-- Parameters: finished (JSON array: id, holder, attempt, run, result_path, event), retention_days (0: no
+--   limit), holder, server, lease_ttl (s), wanted (jobs to claim), route, excluded, after_priority,
+--   after_turn, after_created_at, after_id, check_for_due, due_after, count_up_to
 -- Rows: one per claimed job, in any order (place: its order); one with null job columns if none was claimed.
 --   completed: the ids whose lease was held. left_over: jobs that could be claimed too, up to count_up_to.
 --   entries: how many entries of the indexes were read, dead ones included, in how many seconds; null when
@@ -35,9 +35,9 @@ WITH state AS MATERIALIZED (
 ), finished AS MATERIALIZED (
     SELECT job.id, given.holder, given.result_path, given.event
       FROM (SELECT * FROM jsonb_to_recordset(%(finished)s::jsonb) AS one (
-                id uuid, holder text, attempt integer, result_path text, event jsonb) LIMIT 8) AS given
-      JOIN {schema}.jobs AS job ON job.id = given.id
-       AND job.leased_by = given.holder AND job.attempt_count = given.attempt FOR NO KEY UPDATE OF job
+                id uuid, holder text, attempt int, run int, result_path text, event jsonb) LIMIT 8) AS given
+      JOIN {schema}.jobs AS job ON job.id = given.id AND job.leased_by = given.holder
+       AND job.attempt_count = given.attempt AND job.run = given.run FOR NO KEY UPDATE OF job
 ), picked AS MATERIALIZED (
     SELECT id, updated_at AS claimable_since, row_number() OVER () AS place FROM (
         SELECT id, updated_at FROM {schema}.jobs

@@ -1,5 +1,5 @@
 -- fail_job: processing -> failed, for its holder alone
--- Parameters: id, holder, attempt, dead_letter, error_code, error_message, gateway_ok, gateway_status,
+-- Parameters: id, holder, attempt, run, dead_letter, error_code, error_message, gateway_ok, gateway_status,
 --   gateway_ms, gateway (null: `default`, or no call), duration_ms
 -- Rows: one, or none when the lease is lost
 WITH failed AS (
@@ -7,7 +7,7 @@ WITH failed AS (
        SET status = 'failed', failed_at = now(), dead_letter = %(dead_letter)s,
            error_code = %(error_code)s, error_message = %(error_message)s,
            leased_by = NULL, lease_expires_at = NULL, retry_after = NULL
-     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s
+     WHERE id = %(id)s AND leased_by = %(holder)s AND attempt_count = %(attempt)s AND run = %(run)s
     RETURNING id
 ), event AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)

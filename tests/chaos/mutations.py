@@ -36,6 +36,7 @@ FOLLOWS = "sql/migrations/0008_cancel.sql"  # where follow_transition is
 SECONDS = 300  # for the tests of one mutation
 
 HOLDER, ATTEMPT = " AND leased_by = %(holder)s", " AND attempt_count = %(attempt)s"
+RUN = " AND run = %(run)s"
 FENCED = (
     "extend_lease",
     "report_progress",
@@ -62,9 +63,10 @@ def statement(name: str, what: str, safeguard: str, instead: str = "") -> Mutati
 
 def mutations() -> Iterator[Mutation]:
     for name in FENCED:
-        yield statement(name, "without its fence", HOLDER + ATTEMPT)
+        yield statement(name, "without its fence", HOLDER + ATTEMPT + RUN)
         yield statement(name, "without the holder", HOLDER)
         yield statement(name, "without the attempt", ATTEMPT)
+        yield statement(name, "without the run", RUN)
     yield statement("reclaim_jobs", "without the cap", "job.attempt_count >= %(max_attempts)s AS", "false AS")
     yield statement("requeue_worker_jobs", "without the cap", "attempt >= %(max_attempts)s AS", "false AS")
     known = " AND id <> ALL (%(kept)s::uuid[])"
@@ -86,11 +88,12 @@ def mutations() -> Iterator[Mutation]:
 
 def of_completion() -> Iterator[Mutation]:
     """The fence of each job of a batch, and what depends on it."""
-    holder, attempt = " AND job.leased_by = given.holder", " AND job.attempt_count = given.attempt"
-    name = "complete_and_claim"
-    yield statement(name, "without its fence", holder + attempt)
+    holder, attempt = " AND job.leased_by = given.holder", "\n       AND job.attempt_count = given.attempt"
+    name, run = "complete_and_claim", " AND job.run = given.run"
+    yield statement(name, "without its fence", holder + attempt + run)
     yield statement(name, "without the holder", holder)
     yield statement(name, "without the attempt", attempt)
+    yield statement(name, "without the run", run)
     all_held = "(SELECT count(*) FROM finished) = jsonb_array_length(%(finished)s::jsonb)"
     yield statement(name, "claiming without the leases", all_held, "true")
     checked, always = " if one.job.id in completion.leased]", "]"

@@ -6,7 +6,6 @@ import io
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Protocol, Self
 from uuid import UUID
 
@@ -87,13 +86,15 @@ def seconds_to_first_completion(pair: Connects, promoted_at: float) -> float:
         return time.monotonic() - promoted_at
 
 
-def lost(pair: Connects, ids: list[UUID], results: Path) -> list[UUID]:
-    """Those that are not complete with their result, once every job that is there has ended."""
+def lost(pair: Connects, ids: list[UUID], config: Config) -> list[UUID]:
+    """Those that are not complete with their result in the store, once every job that is there has ended."""
     with pair.connect() as conn:
         active = "SELECT FROM jobs WHERE status IN ('uploaded', 'queued', 'processing')"
         eventually(lambda: conn.execute(active).rowcount == 0, what="every job has ended")
-        rows = conn.execute("SELECT id FROM jobs WHERE status = 'complete' AND id = ANY (%s)", [ids]).fetchall()
-    complete = {row["id"] for row in rows if (results / f"{row['id']}.xml").exists()}
+        found = "SELECT id, result_path FROM jobs WHERE status = 'complete' AND id = ANY (%s)"
+        rows = conn.execute(found, [ids]).fetchall()
+    store = open_store(config)
+    complete = {row["id"] for row in rows if store.has_result(row["id"], row["result_path"])}
     return [job_id for job_id in ids if job_id not in complete]
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from convertq.queue.config import read_config
 
-from tests.conftest import Dirs, Environment, Supervisor
+from tests.conftest import Environment, Supervisor
 from tests.failover.load import (
     SubmittedLoad,
     completed_twice,
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.skipif(not VENV.exists(), reason="Patroni is not instal
 
 @pytest.mark.timeout(600)
 def test_patroni_fails_over_and_nothing_is_lost(
-    supervisor: Supervisor, environment: Environment, gateway: StandInGateway, dirs: Dirs, report: Report
+    supervisor: Supervisor, environment: Environment, gateway: StandInGateway, report: Report
 ) -> None:
     gateway.default = delayed(CONVERSION_SECONDS)
     with Patroni() as cluster:
         settings = {"DATABASE_URL": cluster.url(), "WORKER_CONCURRENCY": 4}
-        process = supervisor(**settings)
-        with SubmittedLoad(read_config(environment(**settings))) as load:
+        process, config = supervisor(**settings), read_config(environment(**settings))
+        with SubmittedLoad(config) as load:
             wait_for_completions(cluster, 20)
             cluster.switch_over("a", "b")
             eventually(lambda: cluster.role("b") == "leader", 90, "b leads")
@@ -44,7 +44,7 @@ def test_patroni_fails_over_and_nothing_is_lost(
             eventually(lambda: cluster.role("a") == "leader", 90, "a leads again")
             times.append(seconds_to_first_completion(cluster, time.monotonic()))
             wait_for_completions(cluster, 20)
-        missing, twice = lost(cluster, load.acknowledged, dirs.results), completed_twice(cluster)
+        missing, twice = lost(cluster, load.acknowledged, config), completed_twice(cluster)
         report.lines.append(
             Line(
                 "Patroni: a switchover, then a node killed", "synchronous", len(load.acknowledged), len(missing),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
@@ -39,6 +40,7 @@ CONVERSION_SECONDS = 0.03
 FIRST_COMPLETION_SECONDS = 5.0
 #: A frozen primary is noticed when an answer does not come (12 s); then two hosts are tried for 2 s each.
 FROZEN_SECONDS = 30.0
+ON_S3 = os.environ.get("CONVERTQ_TEST_STORE") == "s3"
 
 
 def settings(pair: Pair, *ports: int) -> dict[str, object]:
@@ -75,12 +77,21 @@ def freeze_and_return(pair: Pair) -> float:
     return pair.promote()
 
 
+def freeze_and_fence(pair: Pair) -> float:
+    """Returns when the old primary was fenced: that ends the sessions, which wait for an answer."""
+    freeze(pair.primary)
+    pair.promote()
+    pair.kill_zombies()
+    return time.monotonic()
+
+
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("what", "fail", "times", "within"),
     [
         ("primary killed (kill -9)", kill, TIMES, FIRST_COMPLETION_SECONDS),
         ("primary frozen (SIGSTOP), and back later", freeze_and_return, 2, FROZEN_SECONDS),
+        ("primary frozen, and killed after the promotion", freeze_and_fence, 2, FIRST_COMPLETION_SECONDS),
     ],
 )
 def test_with_a_synchronous_standby_nothing_is_lost(
@@ -90,8 +101,8 @@ def test_with_a_synchronous_standby_nothing_is_lost(
     gateway.default = delayed(CONVERSION_SECONDS)
     seconds = []
     with Pair(synchronous=True) as pair:
-        process = supervisor(**settings(pair))
-        with SubmittedLoad(configured(environment, pair)) as load:
+        process, config = supervisor(**settings(pair)), configured(environment, pair)
+        with SubmittedLoad(config) as load:
             for _ in range(times):
                 load.acknowledged += queue_more(pair, dirs)
                 wait_for_completions(pair, 20)
@@ -100,7 +111,7 @@ def test_with_a_synchronous_standby_nothing_is_lost(
                 wait_for_completions(pair, 20)
                 pair.bury_zombies()
                 pair.follow()
-        missing, twice = lost(pair, load.acknowledged, dirs.results), completed_twice(pair)
+        missing, twice = lost(pair, load.acknowledged, config), completed_twice(pair)
         report.lines.append(
             Line(
                 what, "synchronous", len(load.acknowledged), len(missing), len(twice), calls_repeated(gateway),
@@ -128,7 +139,7 @@ def test_with_a_synchronous_standby_a_cut_network_loses_nothing(
             proxy.refuse()
             seconds = seconds_to_first_completion(pair, pair.promote())
             wait_for_completions(pair, 20)
-        missing, twice = lost(pair, load.acknowledged, dirs.results), completed_twice(pair)
+        missing, twice = lost(pair, load.acknowledged, config), completed_twice(pair)
         report.lines.append(
             Line(
                 "network to the primary cut", "synchronous", len(load.acknowledged), len(missing), len(twice),
@@ -141,10 +152,14 @@ def test_with_a_synchronous_standby_a_cut_network_loses_nothing(
 
 
 @pytest.mark.timeout(300)
-def test_with_an_asynchronous_standby_lost_completions_are_made_again_without_a_call(
-    supervisor: Supervisor, gateway: StandInGateway, dirs: Dirs, report: Report
+def test_with_an_asynchronous_standby_lost_completions_are_made_again(
+    supervisor: Supervisor, environment: Environment, gateway: StandInGateway, dirs: Dirs, report: Report
 ) -> None:
-    """The standby follows no longer, so that it misses what the primary acknowledges before it is killed."""
+    """The standby follows no longer, so that it misses what the primary acknowledges before it is killed.
+
+    A directory has the results of the lost completions, and no call is repeated. On S3 the first attempt of a run does
+    not look for one: it may call the gateway again, once.
+    """
     gateway.default = delayed(CONVERSION_SECONDS)
     with Pair(synchronous=False) as pair:
         process = supervisor(**settings(pair))
@@ -159,9 +174,9 @@ def test_with_an_asynchronous_standby_lost_completions_are_made_again_without_a_
         with pair.connect() as conn:
             kept = {row["id"] for row in conn.execute("SELECT id FROM jobs WHERE status = 'complete'")}
         seconds = seconds_to_first_completion(pair, promoted_at)
-        missing, twice = lost(pair, jobs, dirs.results), completed_twice(pair)
-        again = done - kept
-        called_again = [job_id for job_id in again if len(gateway.requests_of(job_id)) > 1]
+        missing, twice = lost(pair, jobs, configured(environment, pair)), completed_twice(pair)
+        again, allowed = done - kept, 2 if ON_S3 else 1
+        called_again = [job_id for job_id in again if len(gateway.requests_of(job_id)) > allowed]
         report.lines.append(
             Line(
                 f"primary killed with {len(again)} completions that only it had", "asynchronous", len(jobs),

@@ -186,7 +186,7 @@ def test_a_job_that_waited_for_this_one_is_queued_with_it_and_claimed_next(bound
 @pytest.mark.parametrize("half", HALVES)
 def test_half_a_lease_completes_nothing_and_claims_nothing(bounded: Conn, half: str) -> None:
     """The transaction is committed: whatever the statement had changed would be seen."""
-    job = claimed(bounded, attempt_count=1)
+    job = claimed(bounded, attempt_count=1, run=2)
     insert_job(bounded)
     before = everything(bounded)
     completion = complete_and_claim(bounded, replace(job, **HALVES[half]))
@@ -215,7 +215,7 @@ def test_a_completion_that_claims_writes_what_the_two_would_write(bounded: Conn,
     rows = {}
     for kind in kinds:
         bounded.execute("UPDATE jobs SET status = 'failed', error_code = 'UNKNOWN' WHERE status = 'queued'")
-        job, next_id = claimed(bounded, attempt_count=1), insert_job(bounded, attempt_count=1)
+        job, next_id = claimed(bounded, attempt_count=1, run=2), insert_job(bounded, attempt_count=1)
         outcome = Completed("/results/x.xml", gateway_status=200, gateway_ms=7)
         if kind == "together":
             complete_and_claim(bounded, job, outcome=outcome)
@@ -257,7 +257,7 @@ def test_fewer_jobs_than_wanted_are_all_claimed(bounded: Conn) -> None:
 
 @pytest.mark.parametrize("half", HALVES)
 def test_a_job_of_a_batch_that_was_lost_stops_no_other_and_nothing_is_claimed(bounded: Conn, half: str) -> None:
-    first, lost, last = (claimed(bounded, attempt_count=1) for _ in range(3))
+    first, lost, last = (claimed(bounded, attempt_count=1, run=2) for _ in range(3))
     other = insert_job(bounded)
     before = row_of(bounded, lost)
     completion = complete_and_claim(bounded, [first, replace(lost, **HALVES[half]), last], wanted=8)

@@ -66,6 +66,12 @@ def test_a_session_has_what_the_code_relies_on_whatever_the_database_says(databa
         assert {name: shown(connection, name) for name in REQUIRED_SETTINGS} == REQUIRED_SETTINGS
 
 
+def test_no_statement_is_compiled(database_url: str) -> None:
+    """Where PostgreSQL has LLVM, that takes longer than to execute it."""
+    with connect(parse_database_url(f"{database_url}&options=-c%20jit%3Don"), "convertq:tests") as connection:
+        assert shown(connection, "jit") == "off"
+
+
 @pytest.mark.usefixtures("foreign_settings")
 def test_the_environment_does_not_change_how_times_are_written(
     database_url: str, monkeypatch: pytest.MonkeyPatch

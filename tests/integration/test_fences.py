@@ -24,19 +24,23 @@ WRITES: dict[str, Callable[[JobQueue, ClaimedJob], Any]] = {
     "fail_job": lambda queue, job: queue.fail_job(job, Failed(FAILURE, dead_letter=True)),
     "requeue_job": lambda queue, job: queue.requeue_job(job, "shutdown"),
 }
-#: half a lease: an earlier holder of this attempt's number, before a requeue, and the holder of an earlier attempt
+#: half a lease: an earlier holder of this attempt's number, before a requeue; the holder of an earlier attempt; and the
+#: holder of an attempt with this number, before the job was started over
 HALVES: dict[str, dict[str, Any]] = {
     "another worker of the same host": {"holder": f"{SERVER}/2"},
     "another host": {"holder": "host:2:bbbb/1"},
     "a holder whose name begins alike": {"holder": f"{HOLDER}0"},
     "the same holder's attempt before": {"attempt": 1},
     "the same holder's attempt after": {"attempt": 3},
+    "the same holder's attempt of that number in the run before": {"run": 1},
+    "the same holder's attempt of that number in the run after": {"run": 3},
 }
 
 
 @pytest.fixture
 def job(conn: Conn) -> ClaimedJob:
-    return claimed(conn, attempt_count=1)
+    """The second attempt of the second run."""
+    return claimed(conn, attempt_count=1, run=2)
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -50,3 +54,10 @@ def test_half_a_lease_changes_nothing(conn: Conn, job: ClaimedJob, write: str, h
 @pytest.mark.parametrize("write", WRITES)
 def test_the_whole_lease_is_accepted(conn: Conn, job: ClaimedJob, write: str) -> None:
     assert WRITES[write](queue(conn), job)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_worker_finds_out_that_it_has_half_a_lease_only(conn: Conn, job: ClaimedJob, half: str) -> None:
+    known = replace(job, **HALVES[half])
+    assert queue(conn).find_lost_jobs(known.holder, [known]) == {job.id: "processing"}
+    assert queue(conn).find_lost_jobs(job.holder, [job]) == {}

@@ -20,7 +20,7 @@ from tests.conftest import Connect
 from tests.jobs import HOLDER, SERVER, Conn, claimed, insert_job, open_database, register_server, row_of, status_of
 from tests.waiting import eventually
 
-NOWHERE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
+NOWHERE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1, "run": 1}
 CLAIM = {**NO_CLAIM, **NOTHING_FINISHED, "server": SERVER, "holder": HOLDER, "lease_ttl": 600, "wanted": 1}
 
 

@@ -70,9 +70,10 @@ def load(conn: Conn) -> None:
     conn.execute("VACUUM ANALYZE")
 
 
-FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}
+FENCE = {"id": UUID(int=1), "holder": HOLDER, "attempt": 1, "run": 1}
 FINISHED = [
-    {"id": str(UUID(int=n)), "holder": HOLDER, "attempt": 1, "result_path": "x", "event": {}} for n in range(1, 9)
+    {"id": str(UUID(int=n)), "holder": HOLDER, "attempt": 1, "run": 1, "result_path": "x", "event": {}}
+    for n in range(1, 9)
 ]
 ENDING = {"gateway_ok": True, "gateway_status": 200, "gateway_ms": 1, "gateway": None, "duration_ms": 1}
 ERROR = {"error_code": "GW_5XX", "error_message": "x", **ENDING}

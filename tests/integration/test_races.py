@@ -17,6 +17,7 @@ from convertq.queue.log.lines import Log
 from convertq.queue.outcome import Failed
 
 from tests.conftest import Connect
+from tests.integration.test_fences import WRITES
 from tests.jobs import (
     HOLDER,
     SERVER,
@@ -28,6 +29,7 @@ from tests.jobs import (
     complete,
     config,
     events_of,
+    everything,
     expire_lease,
     fail,
     insert_job,
@@ -113,6 +115,30 @@ def test_reclaim_and_complete_at_once_have_one_winner(conn: Conn, here: Conn, th
         assert status_of(conn, job) == ("complete" if done else "queued")
         if not done:
             complete(conn, claim(conn))
+
+
+# -- a late write / the next run --
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_that_comes_after_a_manual_retry_does_not_meet_the_next_run(
+    conn: Conn, here: Conn, there: Conn, write: str
+) -> None:
+    """A worker repeats a statement whose answer did not come. Behind a transaction pooler nobody can end the session of
+    the first one, and in the next run the same worker may have an attempt with the same number."""
+    job = claimed(here)
+    here.execute("BEGIN")
+    assert fail(here, job)
+    run(here, "retry_jobs", ids=[job.id])
+    again = claim(here)
+    assert (again.id, again.holder, again.attempt) == (job.id, job.holder, job.attempt)
+    late = begin(lambda: WRITES[write](queue(there), job))
+    wait_until_blocked(conn, there)
+    here.execute("COMMIT")
+    before = everything(conn)
+    assert not late.result(10)
+    assert everything(conn) == before
+    assert complete(conn, again)
 
 
 # -- reclaim / extend --

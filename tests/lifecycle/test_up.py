@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from convertq.embedded.postgres import free_port
@@ -59,8 +61,10 @@ def kill_tree(pid: int) -> None:
                 continue
 
 
-def start_up(settings: Settings, processes: list[Process]) -> tuple[Process, Visitor]:
-    processes.append(Process("up", environment=settings))
+def start_up(
+    settings: Settings, processes: list[Process], program: Sequence[str] | None = None
+) -> tuple[Process, Visitor]:
+    processes.append(Process("up", environment=settings, program=program))
     address = eventually(lambda: address_of(processes[-1]), what="convertq up shows its address")
     assert address
     return processes[-1], Visitor(address)
@@ -114,6 +118,38 @@ def refuses_another_version(settings: Settings, data: Path) -> None:
     assert "is of PostgreSQL 13" in ended.stderr
     assert "CONVERTQ_PG_PREFIX" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_retention_happens_while_it_runs_and_a_failed_one_stops_nothing(
+    settings: Settings, processes: list[Process], tmp_path: Path
+) -> None:
+    program = (sys.executable, "-m", "tests.frequent_cleanup_up")
+    settings |= {"PYTHONPATH": str(Path(__file__).parents[2])}
+    process, _ = start_up(settings, processes, program)
+    data = tmp_path / "convertq"
+    orphan = leave_orphan(data / "uploads")
+    eventually(lambda: not orphan.exists(), what="the cleanup")
+    assert failed_cleanups(process) == []
+    (data / "results").rename(data / "away")
+    eventually(lambda: failed_cleanups(process), what="a failed cleanup")
+    (data / "away").rename(data / "results")
+    assert "nothing was removed" in failed_cleanups(process)[0]
+    orphan = leave_orphan(data / "uploads")
+    eventually(lambda: not orphan.exists(), what="a cleanup after the failed one")
+    assert process.stop() == 0, process.tail()
+
+
+def leave_orphan(uploads: Path) -> Path:
+    """As of a submission two days ago that was interrupted before it had a row."""
+    path = uploads / f"{uuid4()}.pdf"
+    path.write_bytes(b"%PDF-1.7\n")
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(path, (two_days_ago, two_days_ago))
+    return path
+
+
+def failed_cleanups(process: Process) -> list[str]:
+    return [line for line in list(process.lines) if line.startswith("cleanup failed: ")]
 
 
 def test_convert_writes_an_xml_file_for_each_pdf_and_replaces_older_ones(settings: Settings, tmp_path: Path) -> None:
