@@ -86,7 +86,7 @@ def test_a_return_to_the_queue_whose_answer_is_lost_leaves_no_temporary_file(
     process.wait_for_event("db_down")
     stall_commits(documents, stall=False)
     assert documents.wait_for(job_id)["status"] == "complete"
-    assert documents.temporary_files() == []
+    documents.wait_until_tidy()
 
 
 @pytest.mark.parametrize("busy", [False, True])
