@@ -207,6 +207,15 @@ def command_of(pid: int) -> str:
     return "(gone)"
 
 
+def read_terminal(terminal: int) -> str:
+    """All that it was sent. One read returns a part; after the last there is an error, as the other side is closed."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    return shown.decode()
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
@@ -19,7 +18,7 @@ import pytest
 
 from tests.conftest import Connect, Dirs, Environment
 from tests.jobs import Conn, claim, claimed, complete, insert_job, last_event, one, queued_job, row_of, run, status_of
-from tests.processes import CONSOLE_SCRIPT
+from tests.processes import CONSOLE_SCRIPT, read_terminal
 from tests.processes import run as run_convertq
 from tests.waiting import WAIT_SECONDS, eventually, wait_for_row
 
@@ -192,18 +191,9 @@ def test_an_interrupted_cancel_in_bulk_keeps_what_is_done_and_says_so(
     process.send_signal(signal.SIGINT)
     assert process.wait(WAIT_SECONDS) == 130
     os.close(follower)
-    shown = read_to_the_end(leader)
+    shown = read_terminal(leader)
     os.close(leader)
     assert "500 cancelled" in shown
     assert re.search(r"interrupted: 500 cancelled; the same command\s+continues with the rest", shown)
     locker.execute("ROLLBACK")
     assert one(conn, "SELECT count(*) FROM jobs WHERE status = 'cancelled'")["count"] == 500
-
-
-def read_to_the_end(terminal: int) -> str:
-    """A read returns a part of it; after the last one there is an error, because nobody has the other side."""
-    shown = b""
-    with contextlib.suppress(OSError):
-        while piece := os.read(terminal, 4096):
-            shown += piece
-    return shown.decode()
