@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -27,6 +28,9 @@ FAST = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB", "autov
 
 #: For data that is kept: PostgreSQL's durable defaults, and a log that does not grow with every checkpoint.
 DURABLE = {"log_checkpoints": "off"}
+
+PORTS = range(15000, 32000)
+_port_numbers = itertools.count(random.randrange(len(PORTS)))
 
 StopMode = Literal["fast", "immediate"]
 SIGNALS: dict[StopMode, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
@@ -188,9 +192,13 @@ class EmbeddedPostgres:
 
 
 def free_port() -> int:
-    """Below the ephemeral range: there, a client that retries a closed port can connect to itself."""
+    """Below the ephemeral range: there, a client that retries a closed port can connect to itself.
+
+    The caller binds the port later. Each process takes one after another from a random start: two processes that
+    drew every port at random would now and then be given the same one before either had bound it.
+    """
     while True:
-        port = random.randrange(15000, 32000)
+        port = PORTS[next(_port_numbers) % len(PORTS)]
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -30,7 +30,7 @@ from tests.file_order import start_longest_first
 from tests.processes import Process
 from tests.stand_in_gateway import StandInGateway
 from tests.storage import BUCKET, Storage
-from tests.waiting import Row
+from tests.waiting import WAIT_SECONDS, Row
 from tests.web_client import TOKEN, Site
 
 Connect = Callable[[], psycopg.Connection[Row]]
@@ -45,12 +45,13 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
-#: Short enough for tests, long enough for a busy machine.
+#: Short enough for tests, long enough for a busy machine. A call that a test holds must not time out before the test
+#: gives up: a test of timeouts sets its own.
 SETTINGS = {
     "WORKER_CONCURRENCY": "2",
     "WORKER_POLL_INTERVAL_MS": "100",
     "WORKER_SHUTDOWN_GRACE_SEC": "10",
-    "GATEWAY_TIMEOUT_MS": "10000",
+    "GATEWAY_TIMEOUT_MS": f"{WAIT_SECONDS * 1000:.0f}",
     "RETRY_BASE_DELAY_MS": "10",
     "RETRY_JITTER_MAX_MS": "10",
     "CIRCUIT_COOLDOWN_MS": "200",

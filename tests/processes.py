@@ -59,13 +59,21 @@ class Process:
         """Its direct children: for a supervisor, the workers.
 
         The kernel lists them in one read. A scan of all processes takes so long on a loaded machine that one which is
-        replaced meanwhile is missed, and so is its successor.
+        replaced meanwhile is missed, and so is its successor. For the same reason the list must be the same after each
+        of them was looked at.
         """
+        while True:
+            listed = self._listed_children()
+            living = [pid for pid in listed if parent_of(pid) == self.pid]
+            if listed == self._listed_children():
+                return living
+
+    def _listed_children(self) -> list[int]:
+        """With those that have ended and are not reaped yet."""
         try:
-            listed = [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+            return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
         except OSError:  # a kernel without this list, or the process has ended
-            listed = pids()
-        return [pid for pid in listed if parent_of(pid) == self.pid]
+            return [pid for pid in pids() if parent_of(pid) == self.pid]
 
     def family(self) -> list[int]:
         """Every live process that it started, orphans included: they inherited the mark."""
@@ -197,6 +205,15 @@ def command_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
     return "(gone)"
+
+
+def read_terminal(terminal: int) -> str:
+    """All that it was sent. One read returns a part; after the last there is an error, as the other side is closed."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    return shown.decode()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

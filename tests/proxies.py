@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.waiting import eventually
+from convertq.embedded.postgres import free_port
+
+from tests.waiting import WAIT_SECONDS, eventually
 
 INSTALL = Path(__file__).parents[1] / "docs" / "install.md"
 #: what is needed around the documented nginx configuration to run it as any user, in any directory
@@ -97,7 +99,7 @@ def caddy(upstream: str) -> Iterator[str]:
 @contextmanager
 def _started(command: Callable[[Path, int], list[str]]) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="convertq-proxy-") as folder:
-        home, port = Path(folder), _free_port()
+        home, port = Path(folder), free_port()
         with open(home / "log", "w") as log:
             process = subprocess.Popen(command(home, port), stdout=log, stderr=log, env={"HOME": folder})
         try:
@@ -105,15 +107,10 @@ def _started(command: Callable[[Path, int], list[str]]) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(WAIT_SECONDS)
 
 
 def _listens(process: subprocess.Popen[bytes], port: int, log: Path) -> bool:
     assert process.poll() is None, log.read_text()
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])

@@ -173,7 +173,7 @@ def test_a_hidden_page_asks_nothing_until_it_is_seen_again(signed_in: Page) -> N
     signed_in.let_time_pass(120)
     assert len(signed_in.answers("/api/admin/dashboard")) == asked
     signed_in.unhide()
-    eventually(lambda: len(signed_in.answers("/api/admin/dashboard")) > asked, 10, "a look")
+    eventually(lambda: len(signed_in.answers("/api/admin/dashboard")) > asked, what="a look")
 
 
 def test_those_given_up_are_found_behind_thousands_that_were_not(page: Page, scene: WholeSite) -> None:

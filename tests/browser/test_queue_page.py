@@ -256,7 +256,7 @@ def test_a_hidden_page_asks_nothing_and_catches_up_when_it_is_seen_again(
     assert len(page.answers("/api/jobs")) == asked
     assert "Converting" in page.text(row)
     page.unhide()
-    page.wait_for_row("unwatched.pdf", "Ready", timeout=10)
+    page.wait_for_row("unwatched.pdf", "Ready")
     assert len(page.answers("/api/jobs")) == asked + 1
 
 

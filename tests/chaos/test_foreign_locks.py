@@ -49,7 +49,8 @@ def test_rows_that_a_foreign_transaction_locks_burn_no_attempt_and_stop_nobody_e
         claim.set()
         wait_until(begun_at + LOCKED_SECONDS / 4)  # by then the holder has tried to report progress
         convert.set()
-        problems = [each for installation in installations for each in at_a_standstill(installation, gateway)]
+        others = {installation: installation.put(gateway, OTHERS) for installation in installations}
+        problems = [each for its in others.items() for each in at_a_standstill(*its, begun_at + LOCKED_SECONDS)]
         wait_until(begun_at + LOCKED_SECONDS)
     for installation in installations:
         problems += [*installation.problems(gateway, timeout=60), *untrue(installation)]
@@ -70,12 +71,11 @@ def put_dependant(installation: Installation, needed: UUID) -> UUID:
     return job_id
 
 
-def at_a_standstill(installation: Installation, gateway: StandInGateway) -> Iterator[str]:
-    """Jobs that nobody locks are converted while the locks are held."""
-    others = installation.put(gateway, OTHERS)
+def at_a_standstill(installation: Installation, others: list[UUID], until: float) -> Iterator[str]:
+    """Jobs that nobody locks are converted while the locks are held: until then, by the monotonic clock."""
     with installation.connect() as conn:
         try:
-            installation.documents(conn).wait_for_all(others, "complete", timeout=LOCKED_SECONDS / 3)
+            installation.documents(conn).wait_for_all(others, "complete", timeout=until - time.monotonic())
         except AssertionError as error:
             yield f"{installation.name}: while a row was locked, {error}"
 

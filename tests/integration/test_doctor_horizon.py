@@ -119,6 +119,7 @@ def test_a_long_query_on_a_standby_without_a_slot(
 def test_a_logical_slot_is_not_blamed_it_keeps_rows_of_the_catalogue_alone(
     make_context: MakeContext, primary: EmbeddedPostgres, conn: Conn
 ) -> None:
+    eventually(lambda: not conn.execute("SELECT FROM pg_stat_replication").rowcount, what="no standby of another test")
     conn.execute("SELECT pg_create_logical_replication_slot('changes', 'pgoutput')")
     touch_every_job(conn)
     finding = vacuum_line(make_context, primary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -122,7 +123,8 @@ def test_idle_sessions_that_a_plain_role_may_not_see_are_said_to_be_hidden(
 
     conn.execute(sql.SQL("GRANT pg_read_all_stats TO {}").format(sql.Identifier(plain.name)))
     [finding] = find(sessions.check_idle_sessions, make_context(limits, DATABASE_URL=plain.url))
-    assert (finding.state, "is idle in a transaction for 0 s" in finding.what) == (BAD, True)
+    assert finding.state is BAD
+    assert re.search(r"is idle in a transaction for \d+ s", finding.what)
 
 
 def test_where_nobody_else_is_connected_nothing_is_hidden_from_a_plain_role(

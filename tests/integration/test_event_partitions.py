@@ -181,7 +181,7 @@ def test_after_events_in_the_default_partition_the_next_ranges_get_theirs(conn: 
     assert where(conn) == {"job_events_default": 2, called(51): 2}
 
 
-TRIED_SECONDS = 1.5
+TRIED_SECONDS = 4.0
 
 
 def test_a_long_transaction_delays_the_partition_and_not_the_writers(conn: Conn, connect: Connect) -> None:

@@ -257,9 +257,9 @@ def test_simultaneous_claims_exceed_the_limit_by_one_each_at_most(conn: Conn, co
     insert_many(conn, "a", 30)
     register_server(conn)
     workers = [connect() for _ in range(3)]
-    for worker in workers:
+    for number, worker in enumerate(workers, start=1):
         worker.execute("BEGIN")
-        claimed = run(worker, "complete_and_claim", **cursor_request(worker))
+        claimed = run(worker, "complete_and_claim", **cursor_request(worker, f"{SERVER}/{number}"))
         assert len(claimed) == 1
         assert claimed[0]["id"] is not None
     for worker in workers:
@@ -268,8 +268,8 @@ def test_simultaneous_claims_exceed_the_limit_by_one_each_at_most(conn: Conn, co
     assert try_claim(conn).job is None
 
 
-def cursor_request(conn: Conn) -> dict[str, object]:
-    request = cursor(conn).request(SERVER, f"{SERVER}/{id(conn) % 1000}", wanted=8, count_up_to=32)
+def cursor_request(conn: Conn, holder: str) -> dict[str, object]:
+    request = cursor(conn).request(SERVER, holder, wanted=8, count_up_to=32)
     return {**request.parameters, "finished": "[]", "retention_days": 0}
 
 

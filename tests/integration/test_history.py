@@ -110,7 +110,7 @@ def test_a_job_retried_by_hand_comes_back_into_the_depth_and_is_no_retry(conn: C
     assert run(conn, "retry_jobs", ids=[job_id])
     minutes = minutes_of(conn, 10)
     depths = [minute["depth"] for minute in minutes]
-    assert (depths[0], depths[-2], depths[-1]) == (0, 0, 1)
+    assert (depths[0], depths[-3], depths[-1]) == (0, 0, 1)  # between the last two a minute may have ended
     assert total(minutes, "retries") == 0
 
 

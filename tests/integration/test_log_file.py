@@ -24,10 +24,13 @@ from tests.jobs import config
 from tests.waiting import WAIT_SECONDS, eventually
 
 WRITERS, LINES, LENGTH = 8, 800, 2048
+#: A line that waits too long for the lock is dropped, which is another test: here nobody is stopped while it has it.
 WRITER = """
 import logging, sys
 from pathlib import Path
+from convertq.queue.log import shared_file
 from convertq.queue.log.shared_file import SharedFileHandler
+shared_file.LOCK_TIMEOUT_SECONDS = 60.0
 handler = SharedFileHandler(Path(sys.argv[1]), lambda record, reason: sys.exit(reason))
 for number in range(int(sys.argv[3])):
     line = f"{sys.argv[2]} {number} ".ljust(int(sys.argv[4]) - 1, sys.argv[2])

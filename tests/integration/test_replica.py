@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -20,12 +21,14 @@ from convertq.queue.submission import Submission, SubmissionOptions, SubmissionR
 from tests.conftest import Environment, Web
 from tests.postgres_pair import Pair
 from tests.processes import run
+from tests.stalled_commits import wait_until_commits_stall
 from tests.waiting import eventually
 from tests.web_client import PDF, Site, Visitor, error_of
 
+ALL_JOBS = "/api/admin/jobs"
 ROUTES = (
     "/", "/api/jobs", "/api/status", "/api/admin/stats", "/api/admin/servers", "/api/admin/history",
-    "/api/admin/dashboard", "/api/admin/breaker", "/api/admin/queue-events", "/api/admin/jobs", "/metrics",
+    "/api/admin/dashboard", "/api/admin/breaker", "/api/admin/queue-events", ALL_JOBS, "/metrics",
 )  # fmt: skip
 WRITTEN = "convertq_written"
 
@@ -78,27 +81,35 @@ def test_reads_go_to_the_replica_and_those_of_a_visitor_who_has_written_to_the_p
     eventually(lambda: is_read(site), what="the replica is read")
     assert [operator.get(route).status_code for route in ROUTES] == [200] * len(ROUTES)
     assert WRITTEN not in visitor.cookies
-    on_standby(pair, "SELECT pg_wal_replay_pause()")
-    job_id = str(visitor.submitted())
-    assert listed_jobs(operator, "/api/admin/jobs") == []  # it has written nothing, and the replica has nothing yet
-    assert listed_jobs(visitor) == [job_id]
-    assert visitor.get(f"/api/jobs/{job_id}").status_code == 200
-    later = site.visitor(Cookie=f"owner_session_id={visitor.owner}")  # without the position of its write
-    assert listed_jobs(later) == []
-    assert error_of(later.get(f"/api/jobs/{job_id}/download")) == (409, "NOT_READY")  # downloads ask the primary
-    assert str(later.submitted()) == job_id  # and so does dedupe
-    eventually(lambda: listed_jobs(operator, "/api/admin/jobs") == [job_id], what="it is more than 5 s behind")
+    later = site.visitor(Cookie=f"owner_session_id={visitor.owner}")  # without the position of a write
+    jobs: list[str] = []  # newest first
+
+    def is_hidden() -> bool:
+        """Whether those who have written nothing do not see a new job, because the replica does not have it. A busy
+        machine may take so long that the replica counts as too far behind, or as away: then another job is tried."""
+        on_standby(pair, "SELECT pg_wal_replay_resume()")
+        eventually(lambda: is_read(site) and listed_jobs(operator, ALL_JOBS) == jobs, what="the replica is read")
+        on_standby(pair, "SELECT pg_wal_replay_pause()")
+        jobs.insert(0, str(visitor.submitted(PDF + b"%% %d" % len(jobs))))
+        return listed_jobs(operator, ALL_JOBS) == listed_jobs(later) == jobs[1:]
+
+    eventually(is_hidden, what="a job that the replica does not have")
+    assert listed_jobs(visitor) == jobs
+    assert visitor.get(f"/api/jobs/{jobs[0]}").status_code == 200
+    assert error_of(later.get(f"/api/jobs/{jobs[0]}/download")) == (409, "NOT_READY")  # downloads ask the primary
+    assert str(later.submitted(PDF + b"%% %d" % (len(jobs) - 1))) == jobs[0]  # and so does dedupe
+    eventually(lambda: listed_jobs(operator, ALL_JOBS) == jobs, what="it is more than 5 s behind")
     eventually(lambda: not is_read(site), what="and the log says so")
     on_standby(pair, "SELECT pg_wal_replay_resume()")
     eventually(lambda: is_read(site), what="it is read again")
-    assert listed_jobs(later) == [job_id]
-    assert_read_while_the_replica_is_away(site, pair, operator, job_id)
+    assert listed_jobs(later) == jobs
+    assert_read_while_the_replica_is_away(site, pair, operator, jobs)
 
 
-def assert_read_while_the_replica_is_away(site: Site, pair: Pair, operator: Visitor, job_id: str) -> None:
+def assert_read_while_the_replica_is_away(site: Site, pair: Pair, operator: Visitor, jobs: list[str]) -> None:
     assert pair.standby is not None
     pair.standby.stop("immediate")
-    assert listed_jobs(operator, "/api/admin/jobs") == [job_id]  # the request is repeated on the primary
+    assert listed_jobs(operator, ALL_JOBS) == jobs  # the request is repeated on the primary
     eventually(lambda: not is_read(site), what="it is not asked any more")
     pair.standby.start()
     eventually(lambda: is_read(site), what="it is read again")
@@ -109,7 +120,7 @@ def test_doctor_says_who_is_primary_and_how_far_the_replica_is(pair: Pair, pair_
     answer = run("doctor", environment=pair_environment).stdout
     assert f"127.0.0.1:{pair.ports[0]} is the primary, with walreceiver (async, streaming" in answer
     assert "commits are asynchronous" in answer
-    assert f"127.0.0.1:{pair.ports[1]}/postgres is 0.0" in answer
+    assert re.search(rf"127\.0\.0\.1:{pair.ports[1]}/postgres is \d\.\d\d s behind the primary at most", answer)
     wrong = {**pair_environment, "DATABASE_READ_URL": pair.primary.url(), "DATABASE_DIRECT_URL": pair.primary.url()}
     answer = run("doctor", environment=wrong).stdout
     assert "is not a standby: the web does not read from it" in answer
@@ -129,25 +140,19 @@ def test_a_command_that_meets_a_standby_alone_says_so(
 def lose_answer_of_commit(pair: Pair, change: Callable[[], object]) -> None:
     """Commits wait for a standby that does not exist. The session is ended then: its commit is done, and unanswered."""
     with pair.connect() as conn:
-        set_synchronous(conn, "nobody")
+        conn.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        conn.execute("SELECT pg_reload_conf()")
+        wait_until_commits_stall(pair.primary.url())
         thread = threading.Thread(target=change)
         thread.start()
         waiting = """SELECT pid FROM pg_stat_activity WHERE application_name = 'convertq:tests'
                         AND wait_event = 'SyncRep'"""
         row = eventually(lambda: conn.execute(waiting).fetchone(), what="a commit that waits")
         assert row
-        set_synchronous(conn, "", reload=False)
+        conn.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
         conn.execute("SELECT pg_terminate_backend(%s, 5000)", [row["pid"]])
         conn.execute("SELECT pg_reload_conf()")
         thread.join()
-
-
-def set_synchronous(conn: psycopg.Connection[dict[str, object]], name: LiteralString, *, reload: bool = True) -> None:
-    conn.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
-    if reload:
-        conn.execute("SELECT pg_reload_conf()")
-        shown = "SELECT FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = %s"
-        eventually(lambda: conn.execute(shown, [name]).rowcount == 1, what="the setting is in force")
 
 
 def test_a_change_whose_commit_is_not_answered_is_looked_up(

@@ -95,10 +95,11 @@ def test_each_screen_has_colours_of_its_own(on_screen: Screens) -> None:
 def test_wait_says_why_it_waits_and_breaks_no_word(
     tmux: Callable[..., str], conn: Conn, environment: Environment, width: int, height: int
 ) -> None:
+    """The bar is gone when the command ends: its time is long enough to be seen on a busy machine."""
     job_id = insert_job(conn)
     conn.execute("UPDATE circuit_breaker SET state = 'open', by_hand = true, opened_at = now()")
     variables = [f"{name}={value}" for name, value in environment(**UTF8).items()]
-    command = shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, "wait", str(job_id), "--timeout", "2"])
+    command = shlex.join(["env", "-i", *variables, CONSOLE_SCRIPT, "wait", str(job_id), "--timeout", "6"])
     tmux("new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; echo all done; cat")
     eventually(lambda: "0 of 1: 1 queued, breaker open" in tmux("capture-pane", "-p"), what="the bar")
     eventually(lambda: "all done" in tmux("capture-pane", "-p"), what="the end")

@@ -222,7 +222,7 @@ def test_without_a_token_the_routes_do_not_exist(web: Web) -> None:
 
 
 def test_work_that_takes_long_is_not_taken_for_a_slow_client(short_timeouts: Place) -> None:
-    """A bulk retry of very many jobs; here its row is locked, and a client has a second."""
+    """A bulk retry of very many jobs; here its row is locked, and a client has two seconds."""
     job_id = short_timeouts.site.visitor().submitted()
     assert fail(short_timeouts.conn, short_timeouts.claim(job_id))
     with psycopg.connect(short_timeouts.environment["DATABASE_URL"]) as locked, ThreadPoolExecutor() as aside:

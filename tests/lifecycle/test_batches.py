@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -39,7 +40,7 @@ def supervisor(environment: Environment) -> Iterator[Supervisor]:
             **{"WORKER_CONCURRENCY": 1, "CIRCUIT_WINDOW": 1000, **overrides},
         )  # fmt: skip
         started.append(Process("worker", "run", environment=given, program=program))
-        started[-1].wait_for_event("ready", timeout=30)
+        started[-1].wait_for_event("ready")
         return started[-1]
 
     yield supervisor
@@ -69,6 +70,15 @@ def in_a_full_batch(documents: Documents, act: Callable[[LeasedJobs], Behaviour]
             ok().act(exchange)
 
     return Behaviour("in a full batch", answer)
+
+
+@contextmanager
+def first_call_held(gateway: StandInGateway) -> Iterator[None]:
+    """A worker calls before the test has its process: a behaviour that needs it comes into play after this."""
+    release = threading.Event()
+    gateway.script(held(release))
+    yield
+    release.set()
 
 
 def calls_of(gateway: StandInGateway) -> Counter[str]:
@@ -128,7 +138,8 @@ def test_a_worker_that_dies_in_a_batch_costs_no_attempt_of_a_job_that_it_had_not
 
     gateway.default = in_a_full_batch(documents, kill)
     jobs = documents.put_many(JOBS)
-    process = supervisor(RETRY_MAX_ATTEMPTS=1)
+    with first_call_held(gateway):
+        process = supervisor(RETRY_MAX_ATTEMPTS=1)
     documents.wait_for_all(jobs, "complete", "failed", timeout=60)
     failed = {job_id for job_id in jobs if documents.row(job_id)["status"] == "failed"}
     called = {job_id for job_id in full if gateway.requests_of(job_id)}
@@ -147,14 +158,15 @@ def test_a_supervisor_that_is_stopped_in_a_batch_returns_what_was_not_begun(
     def stop(leased: LeasedJobs) -> Behaviour:
         full.extend(leased)
         process.send(signal.SIGTERM)
-        process.wait_for_event("shutdown", timeout=30)
-        eventually(lambda: documents.servers()[0]["status"] == "draining", 30, "the server is draining")
+        process.wait_for_event("shutdown")
+        eventually(lambda: documents.servers()[0]["status"] == "draining", what="the server is draining")
         return ok()
 
     gateway.default = in_a_full_batch(documents, stop)
     jobs = documents.put_many(JOBS)
-    process = supervisor()
-    assert process.wait(timeout=60) == 0
+    with first_call_held(gateway):
+        process = supervisor()
+    assert process.wait() == 0
     calls = calls_of(gateway)
     for job_id in jobs:
         row = documents.row(job_id)

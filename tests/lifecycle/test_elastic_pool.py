@@ -39,6 +39,7 @@ def test_the_pool_grows_while_jobs_wait_and_shrinks_around_a_job_that_runs(
     for job_id in (first, second, third):
         wait_for_call(gateway, job_id)
     eventually(lambda: concurrency(documents) == 3, what="the row of the server to show three workers")
+    process.wait_for_event("grow", workers=3)
     assert [event["workers"] for event in process.events("grow")] == [2, 3]
     assert len(process.children()) == 3
     assert [documents.row(job_id)["status"] for job_id in waiting] == ["queued", "queued"]

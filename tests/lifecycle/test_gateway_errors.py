@@ -16,7 +16,7 @@ from convertq.embedded.postgres import free_port
 from tests import gateway_behaviours as answer
 from tests.conftest import Supervisor
 from tests.documents import Documents
-from tests.gateway_behaviours import Behaviour
+from tests.gateway_behaviours import Behaviour, Exchange
 from tests.lifecycle.conftest import Site, wait_until_past
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import Row
@@ -24,7 +24,7 @@ from tests.waiting import Row
 SITE = {
     "WORKER_CONCURRENCY": "8",
     "WORKER_POLL_INTERVAL_MS": "20",
-    "GATEWAY_TIMEOUT_MS": "3000",
+    "GATEWAY_TIMEOUT_MS": "5000",
     "RETRY_MAX_ATTEMPTS": "3",
     "RETRY_BASE_DELAY_MS": "1",
     "RETRY_JITTER_MAX_MS": "1",
@@ -91,20 +91,26 @@ def retry_after(code: int, value: str) -> Behaviour:
     return answer.status(code, {"Retry-After": value})
 
 
-def http_date(seconds: float) -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+def retry_at(code: int, seconds: float) -> Behaviour:
+    """With the date at which so many seconds will have passed since the answer."""
+
+    def act(exchange: Exchange) -> None:
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+        exchange.answer(code, {"Retry-After": date}, b"")
+
+    return Behaviour(f"status {code} until a date", act)
 
 
 WAITS = {
     "429 for seconds": RetryAfter(retry_after(429, "30"), 30, 31),
-    "429 until a date": RetryAfter(retry_after(429, http_date(590)), 100, 590),
+    "429 until a date": RetryAfter(retry_at(429, 590), 500, 590),
     "429 for an hour": RetryAfter(retry_after(429, "3600"), 599, 601),
     "503 for seconds": RetryAfter(retry_after(503, "45"), 45, 46),
     "503 for a day": RetryAfter(retry_after(503, "86400"), 599, 601),
-    "503 until next week": RetryAfter(retry_after(503, http_date(7 * 86400)), 599, 601),
+    "503 until next week": RetryAfter(retry_at(503, 7 * 86400), 599, 601),
     "garbage": RetryAfter(retry_after(429, "soon, perhaps"), 0, 1),
     "negative": RetryAfter(retry_after(429, "-30"), 0, 1),
-    "a date in the past": RetryAfter(retry_after(503, http_date(-300)), 0, 1),
+    "a date in the past": RetryAfter(retry_at(503, -300), 0, 1),
     "nothing": RetryAfter(retry_after(503, ""), 0, 1),
     "a fraction": RetryAfter(retry_after(503, "1e9"), 0, 1),
     "infinite": RetryAfter(retry_after(429, "9" * 400), 599, 601),

@@ -12,6 +12,7 @@ from convertq.embedded.postgres import EmbeddedPostgres
 from tests.documents import Documents
 from tests.gateway_behaviours import delayed
 from tests.lifecycle.conftest import OwnDocuments, ShortTimeoutsSupervisor, wait_for_call
+from tests.stalled_commits import wait_until_commits_stall
 from tests.stand_in_gateway import StandInGateway
 from tests.waiting import eventually
 
@@ -24,6 +25,8 @@ def stall_commits(documents: Documents, *, stall: bool = True) -> None:
     names = "'nobody'" if stall else "''"
     documents.conn.execute(f"ALTER SYSTEM SET synchronous_standby_names = {names}".encode())
     documents.conn.execute("SELECT pg_reload_conf()")
+    if stall:
+        wait_until_commits_stall(documents.conn.info.dsn)
 
 
 def stalled_sessions(documents: Documents) -> set[int]:
@@ -86,7 +89,7 @@ def test_a_return_to_the_queue_whose_answer_is_lost_leaves_no_temporary_file(
     process.wait_for_event("db_down")
     stall_commits(documents, stall=False)
     assert documents.wait_for(job_id)["status"] == "complete"
-    assert documents.temporary_files() == []
+    documents.wait_until_tidy()
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -110,7 +110,7 @@ def test_a_host_claims_only_mappings_of_its_own_file_and_the_doctor_compares_the
     second = supervisor(GATEWAYS_FILE=new, WORKER_HEARTBEAT_SEC=1)
     documents.wait_for_all(queued, "complete")
     assert {documents.row(job)["route"] for job in queued} == {"three"}
-    assert len(second.events("claim")) >= 3
+    second.wait_for_event("claim", count=3)
     report = run("doctor", environment=environment(GATEWAYS_FILE=old)).stdout
     assert "are not those of this host" in report
 

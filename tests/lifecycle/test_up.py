@@ -37,7 +37,8 @@ def processes() -> Iterator[list[Process]]:
     started: list[Process] = []
     yield started
     for process in started:
-        kill_tree(process.pid)
+        if process.popen.poll() is None:  # otherwise its number may be another's by now
+            kill_tree(process.pid)
         process.end()
 
 
@@ -51,7 +52,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL for every process of it, PostgreSQL included; none can react to the death of another."""
+    """SIGKILL for every process of it, PostgreSQL included; none can react to the death of another.
+
+    Returns when they have ended: a PostgreSQL that is still there keeps the next one from its data.
+    """
     tree = descendants(pid)
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for one in tree:
@@ -59,6 +63,7 @@ def kill_tree(pid: int) -> None:
                 os.kill(one, number)
             except ProcessLookupError:
                 continue
+    eventually(lambda: all(parent_of(one) is None for one in tree), what="the end of every process")
 
 
 def start_up(
