@@ -76,6 +76,14 @@ def test_a_job_that_is_started_over_is_in_its_next_run(conn: Conn, status: str) 
     assert claim(conn).run == 2
 
 
+def test_a_worker_that_could_not_read_its_claim_is_told_the_run_of_its_job(conn: Conn) -> None:
+    """Its outcome is fenced by it."""
+    job_id = insert_job(conn, "failed")
+    set_status(conn, job_id, "queued")
+    claim(conn)
+    assert queue(conn).find_leased_jobs(HOLDER) == [{"id": job_id, "attempt": 1, "run": 2}]
+
+
 def test_a_manual_retry_and_a_resubmission_are_runs_of_their_own(conn: Conn) -> None:
     job_id = insert_job(conn, "failed")
     assert run(conn, "retry_jobs", ids=[job_id])

@@ -175,7 +175,7 @@ class Worker:
             self._connection.drop(database_error)
             return
         for row in leased:
-            job = ClaimedJob(row["id"], self._slot.holder, row["attempt"], "", False, 0, False, 0)
+            job = ClaimedJob(row["id"], self._slot.holder, row["attempt"], "", False, 0, False, 0, run=row["run"])
             job.lease_ends = time.monotonic() + self._config.worker_lease_ttl_sec
             failure = Failure(Code.UNKNOWN, f"the row of this job cannot be read: {error}")
             self._settle(job, after_failure(failure, job.attempt, self._config))
