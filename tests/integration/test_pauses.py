@@ -314,6 +314,8 @@ def test_the_commands_pause_show_and_resume(conn: Conn, environment: Environment
     for command in ("pause", "resume"):
         code, text = cli(command, "--gateway", "nowhere")
         assert (code, "there is no gateway 'nowhere'; known: default" in text) == (2, True)
+        code, text = cli(command, "--owner", "")
+        assert (code, "it is empty; omit it for all owners" in text) == (2, True)
     assert cli("resume", "--all", "--owner", "anna")[0] == 2
     code, text = cli("resume")
     assert (code, text.startswith("everything was not paused: nothing changed still paused: owner anna")) == (0, True)
