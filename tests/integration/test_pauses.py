@@ -305,6 +305,10 @@ def test_the_commands_pause_show_and_resume(conn: Conn, environment: Environment
     assert (code, text) == (0, "owner anna is paused; 1 queued job set aside: `convertq resume --owner anna`")
     assert cli("pause", "--owner", "anna") == (0, "owner anna is paused already: `convertq resume --owner anna`")
     assert f"paused: owner anna is paused by {who(conn)} since" in cli("show", str(job_id))[1]
+    assert "retry_after" not in cli("show", str(job_id))[1]
+    shown = json.loads(run_convertq("show", str(job_id), "--json", environment=environment()).stdout)
+    listed = json.loads(run_convertq("list", "--json", environment=environment()).stdout)
+    assert (shown["paused"], shown["retry_after"], listed["retry_after"]) == (True, None, None)
     assert f"paused owner anna, by {who(conn)} since" in cli("stats")[1]
     assert f"paused: owner anna, by {who(conn)} since" in cli("top", "--once")[1]
     assert "warn pauses 1 in force" in cli("doctor")[1]
