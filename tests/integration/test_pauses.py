@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +60,7 @@ def resume(conn: Conn, scope: Scope = ANNA, *, every: bool = False) -> list[Scop
 
 def is_aside(conn: Conn, job_id: UUID) -> bool:
     """Outside the index of the claim, because its owner is paused."""
-    row = one(conn, "SELECT paused, status, retry_after = 'infinity' AS parked FROM jobs WHERE id = %s", job_id)
+    row = one(conn, "SELECT paused, status, retry_after >= '9999-01-01' AS parked FROM jobs WHERE id = %s", job_id)
     assert not row["paused"] or (row["status"], row["parked"]) == ("queued", True)
     return bool(row["paused"])
 
@@ -160,6 +161,14 @@ def test_a_job_that_becomes_claimable_while_its_owner_is_paused_is_set_aside_at_
     assert {row_of(conn, each)["retry_after"] for each in (job.id, waiting, new)} == {None}
     # What another program has parked stays parked.
     assert [is_parked(conn, each) for each in (by_hand, foreign)] == [True, True]
+
+
+def test_the_times_of_a_paused_job_can_be_read_by_every_driver(conn: Conn) -> None:
+    pause(conn)
+    job_id = insert_job(conn, owner_session_id="anna")
+    found = conn.execute("SELECT retry_after FROM jobs WHERE id = %s", [job_id]).fetchone()
+    assert found is not None
+    assert (found["retry_after"].year, type(found["retry_after"])) == (9999, datetime)
 
 
 def test_a_deadline_ends_the_wait_of_a_paused_job(conn: Conn) -> None:
