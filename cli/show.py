@@ -46,7 +46,7 @@ def show(job_id: UUID, as_json: bool) -> None:
         facts = find_facts(database, job_id)
     if as_json:
         files = {"events": facts.events, "artifacts": facts.artifacts}
-        estimate = as_document(facts.estimate)
+        estimate = as_document(facts.estimate, facts.job["status"])
         job = {**facts.job, "paused": facts.is_paused}
         print_json({**job, "explanation": explain_job(facts), "estimate": estimate, **files})
         return
