@@ -57,7 +57,7 @@ def breaker(action: str | None, gateway: str | None, as_json: bool) -> None:
         print_json({**state, "changed": bool(changes)} if action else state)
         return
     if action:
-        lines = iter([f"{_prefix(name, names)}{CHANGES[action](changes.get(name))}" for name in chosen])
+        lines = iter([f"{_prefix(name, names)}{CHANGES[action](name, changes.get(name))}" for name in chosen])
     else:
         lines = page(state, datetime.now(UTC)) if len(chosen) == 1 else pages(state, datetime.now(UTC))
     for line in lines:
@@ -68,14 +68,19 @@ def _prefix(name: str, names: list[str]) -> str:
     return f"{name}: " if len(names) > 1 else ""
 
 
-def opened(change: Row | None) -> str:
+def gateway_option(name: str) -> str:
+    """What `convertq breaker close` is given to close the breaker of this gateway alone."""
+    return "" if name == DEFAULT_GATEWAY else f" --gateway {name}"
+
+
+def opened(gateway: str, change: Row | None) -> str:
     if change is None:
         return "already open by hand: nothing changed"
     before = "" if change["came_from"] == "closed" else f" (it was {in_words(change['came_from'])} already)"
-    return f"opened by hand{before}: no job is claimed until `convertq breaker close`"
+    return f"opened by hand{before}: no job is claimed until `convertq breaker close{gateway_option(gateway)}`"
 
 
-def closed(change: Row | None) -> str:
+def closed(_gateway: str, change: Row | None) -> str:
     if change is None:
         return "already closed: nothing changed"
     return f"closed by hand after {duration(change['seconds'])}: workers claim again, and the window starts empty"
@@ -146,7 +151,7 @@ def in_words(state: str) -> str:
 
 def next_probe(state: dict[str, Any]) -> str:
     if state["by_hand"]:
-        return "none, until `convertq breaker close`"
+        return f"none, until `convertq breaker close{gateway_option(state['gateway'])}`"
     if state["trial_job"]:
         return f"job {state['trial_job']} is being tried"
     if state["state"] == "half_open":

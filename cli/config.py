@@ -12,7 +12,7 @@ from convertq.cli.colours import painted
 from convertq.cli.context import json_option, print_json_lines
 from convertq.cli.formatting import shown
 from convertq.cli.table import table, terminal_width
-from convertq.queue.config import read_config
+from convertq.queue.config import is_ignored, read_config
 from convertq.queue.masked_url import masked
 from convertq.queue.pool_size import PoolSize
 from convertq.queue.setting import Setting
@@ -46,6 +46,8 @@ def config(as_json: bool) -> None:
 
 
 def describe(setting: Setting, environment: Mapping[str, str]) -> dict[str, Any]:
+    if is_ignored(setting, environment):
+        return {"variable": setting.variable, "value": None, "source": "ignored", "problem": None}
     given = environment.get(setting.variable) or None  # an empty value counts as not set
     text = given or setting.default or SERVICE_DEFAULTS.get(setting.variable)
     source = "environment" if given else "default" if text is not None else "not set"

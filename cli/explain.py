@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from convertq.cli.breaker import gateway_option
 from convertq.cli.formatting import duration, timestamp
 from convertq.cli.pause import resume_options
 from convertq.queue.config import STUCK_AFTER_SECONDS
@@ -13,6 +14,7 @@ from convertq.queue.database.timestamps import is_never
 from convertq.queue.estimates import MOST_COUNTED_JOBS
 from convertq.queue.explain import Explanation, Loss, State, explain
 from convertq.queue.facts import Facts
+from convertq.queue.gateway import DEFAULT_GATEWAY
 from convertq.queue.limits import describe_limit, view_limit
 from convertq.queue.manual_retry import must_be_complete_first, name_statuses
 from convertq.queue.pauses import Scope, describe_scope
@@ -73,13 +75,15 @@ def _paused(about: Subject) -> str:
 
 
 def _held(about: Subject) -> str:
-    queue, since = about.queue, about.at(about.queue["opened_at"])
+    queue, since, route = about.queue, about.at(about.queue["opened_at"]), about.job["route"]
+    breaker = "the breaker" if route == DEFAULT_GATEWAY else f"the breaker of gateway {route}"
     if queue["by_hand"]:
-        return f"held: the breaker was opened by hand at {since}; `convertq breaker close` lets jobs through"
+        remedy = f"`convertq breaker close{gateway_option(route)}` lets jobs through"
+        return f"held: {breaker} was opened by hand at {since}; {remedy}"
     if queue["breaker"] == "half_open":
-        return f"held: the breaker is open since {since} and tries the gateway with one job now"
+        return f"held: {breaker} is open since {since} and tries the gateway with one job now"
     probe = f"at {about.at(about.found.until)}" if about.found.until else "soon"
-    return f"held: the breaker is open since {since}; the gateway is tried again {probe}"
+    return f"held: {breaker} is open since {since}; the gateway is tried again {probe}"
 
 
 def _limited(about: Subject) -> str:

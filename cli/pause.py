@@ -22,8 +22,16 @@ from convertq.queue.pauses import (
 from convertq.queue.quantities import counted
 from convertq.queue.queue_events import operator_at_terminal
 
+
+def refuse_empty(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """In a script, the variable that should have named the owner is empty."""
+    if text == "":
+        raise click.BadParameter("it is empty; omit it for all owners", context, option)
+    return text
+
+
 gateway_option = click.option("--gateway", metavar="NAME", help="Only jobs of this gateway.")
-owner_option = click.option("--owner", help="Only jobs of this owner.")
+owner_option = click.option("--owner", help="Only jobs of this owner.", callback=refuse_empty)
 
 
 @click.command(

@@ -151,6 +151,8 @@ def print_outcome(job_id: UUID, code: ExitCode, reason: str | None, as_json: boo
         print_json({"id": job_id, "queued": reason is None, "reason": reason})
     elif reason is None:
         click.echo(f"{job_id} queued")
+    elif code is ExitCode.DONE:
+        click.echo(f"{job_id} is started over; {reason}")
     else:
         complain(f"{job_id}: {reason}")
     return code

@@ -24,9 +24,11 @@ from convertq.queue.quantities import size
 
 TIMELINE = ("WHEN", "AFTER", "EVENT", "DETAILS")
 FILES = ("FILE", "STORAGE", "SIZE", "WHERE")
-#: Values that tell nothing.
-USUAL = {"run": 1, "paused": False, "over_cap": False, "needs_follow_up": False}
-LEFT_OUT = ("now", "turn", "progress", "waits_for", "id", "status", "upload_path", "result_path", "own_transitions")
+#: Shown elsewhere, or of use to convertq alone.
+LEFT_OUT = (
+    "now", "progress", "waits_for", "id", "status", "upload_path", "result_path",
+    "turn", "own_transitions", "needs_follow_up", "paused", "over_cap",
+)  # fmt: skip
 
 
 @click.command(
@@ -44,8 +46,9 @@ def show(job_id: UUID, as_json: bool) -> None:
         facts = find_facts(database, job_id)
     if as_json:
         files = {"events": facts.events, "artifacts": facts.artifacts}
-        estimate = as_document(facts.estimate)
-        print_json({**facts.job, "explanation": explain_job(facts), "estimate": estimate, **files})
+        estimate = as_document(facts.estimate, facts.job["status"])
+        job = {**facts.job, "paused": facts.is_paused}
+        print_json({**job, "explanation": explain_job(facts), "estimate": estimate, **files})
         return
     for line in page(facts):
         click.echo(line)
@@ -65,7 +68,7 @@ def page(facts: Facts) -> Iterator[str]:
     if facts.estimate:
         yield from hang(probably_done(facts.estimate, facts.now), 0, terminal_width())
     yield ""
-    left_out = [*LEFT_OUT, *(name for name, usual in USUAL.items() if facts.job[name] == usual)]
+    left_out = [*LEFT_OUT, "run"] if facts.job["run"] == 1 else LEFT_OUT
     known = [(name, value) for name, value in facts.job.items() if value is not None and name not in left_out]
     known += [("progress", in_words(facts.job["progress"], facts.now))] if facts.job["progress"] else []
     room = max(len(name) for name, _ in known)

@@ -21,6 +21,7 @@ EX_CONFIG = 78
 #: A worker that exceeds its deadline, such as the gateway timeout, by this time is killed and its job requeued.
 STUCK_AFTER_SECONDS = 30.0
 DEFAULT_REGION = "us-east-1"
+REPLACED_BY_GATEWAYS_FILE = ("GATEWAY_URL", "MAPPINGS_ALLOWED")
 
 
 class ConfigError(Exception):
@@ -111,12 +112,18 @@ class Config:
         return max(self.worker_heartbeat_timeout_sec / 2, self.worker_heartbeat_sec * 1.5)
 
 
+def is_ignored(setting: Setting, environment: Mapping[str, str]) -> bool:
+    """With GATEWAYS_FILE, even a wrong value of the settings that it replaces does no harm."""
+    return setting.variable in REPLACED_BY_GATEWAYS_FILE and bool(environment.get("GATEWAYS_FILE"))
+
+
 def read_config(environment: Mapping[str, str], *, needs_gateway: bool = False) -> Config:
     """Raises ConfigError with every problem at once."""
     problems: list[str] = []
     values: dict[str, Any] = {}
     for setting in SETTINGS:
-        text = environment.get(setting.variable) or setting.default
+        given = None if is_ignored(setting, environment) else environment.get(setting.variable)
+        text = given or setting.default
         if text is None:
             values[setting.attribute] = _unset(setting, environment, needs_gateway, problems)
             continue

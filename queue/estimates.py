@@ -200,6 +200,9 @@ def _after(now: datetime, seconds: float) -> datetime:
         return END_OF_TIME
 
 
-def as_document(estimate: Estimate | None) -> dict[str, Any] | None:
-    """As JSON shows it."""
-    return None if estimate is None else dict(vars(estimate))
+def as_document(estimate: Estimate | None, status: str) -> dict[str, Any] | None:
+    """As JSON shows it, beside the status. The job was read before: if it is claimed by now, it was the first."""
+    if estimate is None:
+        return None
+    position = (estimate.position or 1) if status == JobStatus.QUEUED else None
+    return {**vars(estimate), "position": position}

@@ -77,7 +77,7 @@ def gather_facts(database: Database, config: Config, store: Store, job_id: UUID)
         job=job,
         queue=prospects,
         max_attempts=config.retry_max_attempts,
-        last_error=LastError(_last_in_meta(events, "error_code"), _last_in_meta(events, "error_message")),
+        last_error=_last_error(events),
         needed=needed,
         must_wait=bool(needed),
         has_dependencies=_has_dependencies(database, job),
@@ -154,5 +154,12 @@ def _has_dependencies(database: Database, job: Row) -> bool:
     return bool(job["status"] == JobStatus.UPLOADED and database.run("has_dependencies", id=job["id"])[0]["found"])
 
 
-def _last_in_meta(events: Sequence[Row], name: str) -> str | None:
-    return next((str(event["meta"][name]) for event in reversed(events) if event["meta"].get(name)), None)
+def _last_error(events: Sequence[Row]) -> LastError | None:
+    """As in list_session_jobs: a busy gateway is a reason to wait too, and no failure."""
+    for event in reversed(events):
+        meta = event["meta"]
+        if meta.get("error_message"):
+            return LastError(meta.get("error_code"), meta["error_message"])
+        if meta.get("reason") == "busy":
+            return LastError(None, "the gateway was busy")
+    return None

@@ -38,8 +38,9 @@ class GatewayLoad:
     def held_by(self) -> str:
         """Why no job of this gateway can be claimed; empty: nothing holds it."""
         if self.is_paused:
-            return f"{self.gateway} is paused"
-        return "" if self.breaker == "closed" else f"the breaker of {self.gateway} is {self.breaker.replace('_', '-')}"
+            return f"gateway {self.gateway} is paused"
+        state = self.breaker.replace("_", "-")
+        return "" if state == "closed" else f"the breaker of gateway {self.gateway} is {state}"
 
     def wanted(self, target_seconds: float) -> float:
         if self.held_by:
@@ -78,6 +79,6 @@ def choose_wanted_workers(loads: Sequence[GatewayLoad], target_seconds: float) -
     # Rounded first: the sum of 0.1 and 0.2 must not need a worker more than 0.3.
     wanted = max(1, math.ceil(round(sum(load.wanted(target_seconds) for load in loads), 6)))
     reasons = [f"{running} running, and {wanted - running} to finish {queued} queued within {target_seconds:g} s"]
-    limits = [load.gateway for load in loads if load.is_limited(target_seconds)]
+    limits = [f"gateway {load.gateway}" for load in loads if load.is_limited(target_seconds)]
     reasons += [f"max_calls limits {', '.join(limits)}"] if limits else []
     return wanted, "; ".join(reasons + held_by)

@@ -165,5 +165,6 @@ def _copy(source: BinaryIO, sink: BinaryIO) -> str:
 def _as_claimed(row: DictRow) -> ClaimedJob:
     """The job as the attempt saw it that made the result: its run and attempt are in the name of the copy."""
     return ClaimedJob(
-        row["id"], HOLDER, row["attempt"], row["mapping"], row["pretty"], row["bytes"], False, 0, row["run"]
+        row["id"], HOLDER, row["attempt"], row["mapping"], row["pretty"], row["bytes"],
+        is_trial=False, queued_ms=0, run=row["run"],
     )  # fmt: skip

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from convertq.queue.errors import Code
 from convertq.queue.result import Expired, NotReady, count_download, open_result, presign_result
+from convertq.queue.status import JobStatus
 from convertq.queue.store.protocol import OpenResult
 from convertq.web.context import web
 from convertq.web.http_error import HttpError
@@ -63,7 +64,8 @@ def _find(look_up: Callable[..., Found], job: DictRow, *arguments: str) -> Found
     try:
         return look_up(job, web().store, *arguments)
     except NotReady as error:
-        raise HttpError(409, f"the job is {error.status}: there is no result yet", Code.NOT_READY) from None
+        yet = " yet" if JobStatus(error.status).is_active else ""
+        raise HttpError(409, f"the job is {error.status}: there is no result{yet}", Code.NOT_READY) from None
     except Expired:
         raise HttpError(410, "the result is no longer kept: upload the file again", Code.EXPIRED) from None
 

@@ -98,7 +98,7 @@ def _add_estimates(database: Database, views: Sequence[dict[str, Any]]) -> None:
     active = [view["id"] for view in views if view["display"]["is_active"]]
     estimates = estimate_jobs(database, web().config, active).estimates
     for view in views:
-        view["estimate"] = as_document(estimates.get(view["id"]))
+        view["estimate"] = as_document(estimates.get(view["id"]), view["status"])
 
 
 def list_events(owner: str, job_id: UUID) -> list[dict[str, Any]]:

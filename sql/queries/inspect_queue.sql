@@ -1,6 +1,7 @@
 -- inspect_queue: what distinguishes a queue that works from one that stands still
 -- The first in the claim's order has waited longest for a worker; when the newest events show a claim, it
--- is a backlog. A job whose retry_after is infinity is parked: nobody waits for it.
+-- is a backlog. A job whose retry_after is infinity is parked; in the year 9999, its owner is paused or has
+-- too many running jobs. Nobody waits for these.
 -- breakers lists each that is not closed. Jobs of a gateway that is paused, or whose breaker is not closed,
 -- wait for that.
 -- Parameters: gateways (their names), heartbeat_timeout, longest_wait (s)
@@ -28,11 +29,12 @@ SELECT now() AS now,
        )::double precision AS first_waits,
        (SELECT count(*)
           FROM (SELECT FROM {schema}.jobs
-                 WHERE status = 'queued' AND retry_after IS DISTINCT FROM 'infinity' LIMIT 10000) AS counted)
-                     AS queued,
+                 WHERE status = 'queued' AND coalesce(retry_after < '9999-01-01 00:00+00', true)
+                 LIMIT 10000) AS counted) AS queued,
        (SELECT count(*)
           FROM (SELECT FROM {schema}.jobs
-                 WHERE status = 'queued' AND retry_after = 'infinity' LIMIT 10000) AS counted) AS parked,
+                 WHERE status = 'queued' AND retry_after >= '9999-01-01 00:00+00'
+                 LIMIT 10000) AS counted) AS parked,
        EXISTS (SELECT FROM (SELECT event_type, at FROM {schema}.job_events
                              ORDER BY id DESC LIMIT 1000) AS newest
                 WHERE event_type = 'processing' AND at > now() - make_interval(secs => %(longest_wait)s))

@@ -35,7 +35,7 @@ WITH RECURSIVE at_cap AS MATERIALIZED (
     SELECT job.id FROM beyond JOIN {schema}.jobs AS job ON job.id = beyond.id
        FOR NO KEY UPDATE OF job SKIP LOCKED
 ), moved AS (
-    UPDATE {schema}.jobs AS job SET over_cap = true, retry_after = 'infinity' FROM found
+    UPDATE {schema}.jobs AS job SET over_cap = true, retry_after = '9999-01-01 00:00+00' FROM found
      WHERE job.id = found.id AND job.leased_by IS NULL AND job.retry_after IS NULL
     RETURNING job.id
 )

@@ -7,7 +7,8 @@
 --   of the jobs and ends its segment: it also has status, retry_after, last_attempt_at, is_paused (its
 --   owner), now
 WITH wanted AS MATERIALIZED (
-    SELECT id, route, mapping, bytes, priority, turn, created_at, status, retry_after, last_attempt_at,
+    SELECT id, route, mapping, bytes, priority, turn, created_at, status, last_attempt_at,
+           CASE WHEN paused OR over_cap THEN 'infinity' ELSE retry_after END AS retry_after,
            coalesce((SELECT true FROM {schema}.pauses
                       WHERE owner = job.owner_session_id AND (gateway IS NULL OR gateway = job.route)
                       LIMIT 1), false) AS is_paused

@@ -11,8 +11,8 @@ WITH candidates AS MATERIALIZED (
     (SELECT id FROM {schema}.jobs WHERE status = 'failed' ORDER BY created_at DESC LIMIT %(limit)s)
     UNION
     (SELECT id FROM {schema}.jobs
-      WHERE status = 'queued' AND retry_after < 'infinity'  -- parked: infinity
-        AND retry_after IS DISTINCT FROM not_before         -- it waits for its time
+      WHERE status = 'queued' AND retry_after < '9999-01-01 00:00+00'  -- neither parked nor paused
+        AND retry_after IS DISTINCT FROM not_before              -- it waits for its time
       ORDER BY retry_after DESC LIMIT %(limit)s)
 )
 SELECT job.id, seen.state, job.attempt_count AS attempts, job.dead_letter, job.retry_after,

@@ -1,9 +1,10 @@
 -- list_owner_jobs: newest first, from a position in the list on, of one owner
+-- retry_after is that of list_session_jobs.
 -- Parameters: owner, statuses, error_code (null means any), dead_only, before_created_at, before_id, limit
 -- Rows: one per job
 SELECT id, status, owner_session_id, original_filename, bytes, mapping, priority, attempt_count, error_code,
-       error_message, dead_letter, retry_after, leased_by, created_at, queued_at, started_at, completed_at,
-       failed_at, cancelled_at,
+       error_message, dead_letter, CASE WHEN NOT (paused OR over_cap) THEN retry_after END AS retry_after,
+       leased_by, created_at, queued_at, started_at, completed_at, failed_at, cancelled_at,
        updated_at, now() AS now
   FROM {schema}.jobs
  WHERE owner_session_id = %(owner)s AND status = ANY (%(statuses)s::text[])

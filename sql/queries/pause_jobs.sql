@@ -1,5 +1,5 @@
 -- pause_jobs: queued -> queued, takes jobs of paused owners out of the claim's index, in one slice of it
--- The update changes nothing itself: guard_job sets retry_after to infinity, as for a job that is queued
+-- The update changes nothing itself: guard_job sets retry_after, as for a job that is queued
 -- now. A locked row is left out: it is being claimed, and guard_job sees it when it is queued again.
 -- Parameters: route, after_priority, after_turn, after_created_at, after_id (the slice begins after this
 --   key), limit

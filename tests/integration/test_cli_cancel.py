@@ -94,7 +94,8 @@ def test_show_tells_of_the_cancel_and_dependants_of_what_they_wait_for(cli: Cli,
     )
     again = cli("retry", dependant)
     assert (again.returncode, status_of(conn, dependant)) == (0, "uploaded")
-    assert again.stderr == f"{dependant}: it waits for job {needed} (cancelled), which must be complete first\n"
+    waiting = f"it waits for job {needed} (cancelled), which must be complete first"
+    assert (again.stdout, again.stderr) == (f"{dependant} is started over; {waiting}\n", "")
     assert cli("retry", needed).stdout == f"{needed} queued\n"
     assert complete(conn, claim(conn))
     assert status_of(conn, dependant) == "queued"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ def test_every_setting_is_shown_with_where_it_comes_from() -> None:
     assert (found["LOG_FILE"]["value"], found["LOG_FILE"]["source"]) == (None, "not set")
     assert found["LOG_FORMAT"]["value"] == "json"
     assert found["MAPPINGS_ALLOWED"]["value"] == ["pt_simon_invoice_v1"]
+
+
+def test_settings_that_a_gateways_file_replaces_are_shown_as_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "gateways.toml"
+    file.write_text('[gateways.one]\nurl = "http://h:1"\nmappings = ["a"]\n')
+    found = config(GATEWAYS_FILE=str(file), GATEWAY_URL="http://elsewhere")
+    ignored = [name for name, row in found.items() if row["source"] == "ignored"]
+    assert ignored == ["GATEWAY_URL", "MAPPINGS_ALLOWED"]
+    assert [found[name]["value"] for name in ignored] == [None, None]
 
 
 def test_secrets_are_masked_and_the_rest_of_the_url_is_shown() -> None:

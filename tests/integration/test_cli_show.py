@@ -11,7 +11,7 @@ import pytest
 from convertq.queue.estimates import MOST_COUNTED_JOBS
 
 from tests.conftest import Environment
-from tests.jobs import SERVER, Conn, insert_job, register_server
+from tests.jobs import SERVER, Conn, claimed, insert_job, queue, register_server
 from tests.processes import run
 
 LONG_AGO = "yesterday"
@@ -78,6 +78,13 @@ def test_those_before_it_are_counted_up_to_a_bound(conn: Conn, sentence: Sentenc
         [MOST_COUNTED_JOBS + 1],
     )
     assert f", about {MOST_COUNTED_JOBS + 1} jobs before it; " in sentence(insert_job(conn))
+
+
+def test_a_job_that_a_busy_gateway_sent_back_says_so(conn: Conn, sentence: Sentence) -> None:
+    register_server(conn)
+    job = claimed(conn)
+    assert queue(conn).requeue_job(job, "busy", 60_000)
+    assert sentence(job.id).endswith(", attempt 1 of 3: the gateway was busy")
 
 
 def test_a_full_disk_is_the_reason_only_where_workers_are(conn: Conn, sentence: Sentence) -> None:

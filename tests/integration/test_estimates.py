@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from convertq.queue.estimate_upkeep import MARKED_JOBS, SCORES, get_covered_ratio, measure
-from convertq.queue.estimates import MOST_COUNTED_JOBS, Estimate, estimate_jobs
+from convertq.queue.estimates import MOST_COUNTED_JOBS, Estimate, as_document, estimate_jobs
 from convertq.queue.metrics import metrics_text
 from convertq.queue.pauses import Scope, end_pauses, start_pause
 from convertq.queue.queue_events import Operator
@@ -60,6 +60,16 @@ def converted(conn: Conn, seconds: float, **columns: Any) -> UUID:
     job.begun_at -= seconds
     assert complete(conn, job)
     return job.id
+
+
+def test_a_job_that_was_claimed_since_it_was_read_was_the_first_of_the_queue(conn: Conn) -> None:
+    register_server(conn)
+    found = estimate(conn, claimed(conn).id)
+    by_status = {status: as_document(found, status) for status in ("queued", "processing")}
+    assert {status: each and each["position"] for status, each in by_status.items()} == {
+        "queued": 1,
+        "processing": None,
+    }
 
 
 def test_a_job_has_an_estimate_only_while_it_can_be_converted(bounded: Conn) -> None:

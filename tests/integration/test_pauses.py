@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +60,7 @@ def resume(conn: Conn, scope: Scope = ANNA, *, every: bool = False) -> list[Scop
 
 def is_aside(conn: Conn, job_id: UUID) -> bool:
     """Outside the index of the claim, because its owner is paused."""
-    row = one(conn, "SELECT paused, status, retry_after = 'infinity' AS parked FROM jobs WHERE id = %s", job_id)
+    row = one(conn, "SELECT paused, status, retry_after >= '9999-01-01' AS parked FROM jobs WHERE id = %s", job_id)
     assert not row["paused"] or (row["status"], row["parked"]) == ("queued", True)
     return bool(row["paused"])
 
@@ -160,6 +161,14 @@ def test_a_job_that_becomes_claimable_while_its_owner_is_paused_is_set_aside_at_
     assert {row_of(conn, each)["retry_after"] for each in (job.id, waiting, new)} == {None}
     # What another program has parked stays parked.
     assert [is_parked(conn, each) for each in (by_hand, foreign)] == [True, True]
+
+
+def test_the_times_of_a_paused_job_can_be_read_by_every_driver(conn: Conn) -> None:
+    pause(conn)
+    job_id = insert_job(conn, owner_session_id="anna")
+    found = conn.execute("SELECT retry_after FROM jobs WHERE id = %s", [job_id]).fetchone()
+    assert found is not None
+    assert (found["retry_after"].year, type(found["retry_after"])) == (9999, datetime)
 
 
 def test_a_deadline_ends_the_wait_of_a_paused_job(conn: Conn) -> None:
@@ -305,6 +314,10 @@ def test_the_commands_pause_show_and_resume(conn: Conn, environment: Environment
     assert (code, text) == (0, "owner anna is paused; 1 queued job set aside: `convertq resume --owner anna`")
     assert cli("pause", "--owner", "anna") == (0, "owner anna is paused already: `convertq resume --owner anna`")
     assert f"paused: owner anna is paused by {who(conn)} since" in cli("show", str(job_id))[1]
+    assert "retry_after" not in cli("show", str(job_id))[1]
+    shown = json.loads(run_convertq("show", str(job_id), "--json", environment=environment()).stdout)
+    listed = json.loads(run_convertq("list", "--json", environment=environment()).stdout)
+    assert (shown["paused"], shown["retry_after"], listed["retry_after"]) == (True, None, None)
     assert f"paused owner anna, by {who(conn)} since" in cli("stats")[1]
     assert f"paused: owner anna, by {who(conn)} since" in cli("top", "--once")[1]
     assert "warn pauses 1 in force" in cli("doctor")[1]
@@ -314,6 +327,8 @@ def test_the_commands_pause_show_and_resume(conn: Conn, environment: Environment
     for command in ("pause", "resume"):
         code, text = cli(command, "--gateway", "nowhere")
         assert (code, "there is no gateway 'nowhere'; known: default" in text) == (2, True)
+        code, text = cli(command, "--owner", "")
+        assert (code, "it is empty; omit it for all owners" in text) == (2, True)
     assert cli("resume", "--all", "--owner", "anna")[0] == 2
     code, text = cli("resume")
     assert (code, text.startswith("everything was not paused: nothing changed still paused: owner anna")) == (0, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from convertq.queue.errors import StorageError
 from convertq.queue.retention import Kind, Retention
 from convertq.queue.store import open_store, protocol, s3_signature
 from convertq.queue.store.protocol import Store
+from convertq.queue.store.run_mark import RUN_ATTRIBUTE
 from convertq.queue.store.s3_client import Request
 
 from tests.conftest import Dirs, Environment, Web
@@ -356,14 +358,14 @@ def test_the_settings_are_refused_whole(environment: Environment) -> None:
 # -- storage copy --
 
 
-def in_directories(conn: Conn, dirs: Dirs, status: str = "complete") -> UUID:
+def in_directories(conn: Conn, dirs: Dirs, status: str = "complete", **others: object) -> UUID:
     job_id, pdf = uuid4(), PDF + str(uuid4()).encode()
     (dirs.uploads / f"{job_id}.pdf").write_bytes(pdf)
     columns: dict[str, object] = {"upload_path": f"{dirs.uploads}/{job_id}.pdf", "bytes": len(pdf)}
     if status == "complete":
         (dirs.results / f"{job_id}.xml").write_bytes(XML)
         columns |= {"result_path": f"{dirs.results}/{job_id}.xml", "attempt_count": 1}
-    return insert_job(conn, status, id=job_id, sha256=hashlib.sha256(pdf).hexdigest(), **columns)
+    return insert_job(conn, status, id=job_id, sha256=hashlib.sha256(pdf).hexdigest(), **columns | others)
 
 
 def copy(environment: dict[str, str], target: str, *options: str) -> dict[str, Any]:
@@ -394,6 +396,19 @@ def test_storage_copy_moves_every_job_to_the_bucket_and_back(
     assert len(list(dirs.uploads.iterdir())) == 4
     assert conn.execute("SELECT FROM job_artifacts").fetchall() == []
     assert len(storage.keys()) == 6  # nothing is deleted
+
+
+def test_storage_copy_keeps_the_run_of_a_result_and_finds_the_first_copy_again(
+    conn: Conn, storage: Storage, here: dict[str, str], dirs: Dirs
+) -> None:
+    job_id = in_directories(conn, dirs, run=3, attempt_count=2)
+    os.setxattr(dirs.results / f"{job_id}.xml", RUN_ATTRIBUTE, b"3")
+    copy(here, str(storage.url))
+    listed = conn.execute("SELECT run, attempt, path_or_key FROM job_artifacts").fetchall()
+    assert [(row["run"], row["attempt"]) for row in listed] == [(3, 2)]
+    assert f"/results/{job_id}/3.2-" in listed[0]["path_or_key"]
+    back = {**here, "STORAGE_URL": "", "STORAGE_READ_URL": str(storage.url)}
+    assert copy(back, "directories", "--verify")["results"]["copied"] == 1
 
 
 def test_storage_copy_reports_a_damaged_copy_and_what_is_missing(

@@ -40,7 +40,9 @@ def test_a_visitor_cancels_a_waiting_and_a_running_job_and_starts_one_over(place
         assert events_of(place.conn, job_id).count("cancelled") == 1
     assert not fail(place.conn, claimed)
     assert visitor.get("/api/jobs").json()["active"] == 0
-    assert error_of(visitor.get(f"/api/jobs/{running}/download")) == (409, "NOT_READY")
+    refused = visitor.get(f"/api/jobs/{running}/download")
+    assert error_of(refused) == (409, "NOT_READY")
+    assert refused.json()["error"]["message"] == "the job is cancelled: there is no result"
     shown = visitor.get(f"/api/jobs/{waiting}/events").json()["events"][-1]
     assert (shown["event_type"], shown["meta"]) == ("cancelled", {})
     assert visitor.post(f"/api/jobs/{waiting}/retry").json()["status"] == "queued"

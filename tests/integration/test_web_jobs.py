@@ -248,6 +248,10 @@ def test_a_waiting_job_says_why(place: Place, visitor: Visitor) -> None:
     eventually(lambda: visitor.get("/api/status").json()["breaker"] == "open", what="the page says so")
     set_breaker(place.conn, "closed")
     place.conn.execute("DELETE FROM servers WHERE id = %s", [SERVER])
+    assert queue(place.conn).requeue_job(place.claim(job_id), "busy", 60_000)
+    assert why(job_id) == "Waits for attempt 1 of 3: the gateway was busy"
+    assert visitor.get("/api/jobs").json()["jobs"][0]["why"] == why(job_id)
+    place.conn.execute("UPDATE jobs SET retry_after = NULL WHERE id = %s", [job_id])
     assert retry_later(place.conn, place.claim(job_id))
     assert why(job_id) == "Waits for attempt 2 of 3: the gateway answered 503"
 

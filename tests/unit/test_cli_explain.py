@@ -17,7 +17,7 @@ JOB = {
     "id": UUID(int=1), "status": "queued", "now": NOW, "created_at": NOW - timedelta(minutes=5), "queued_at": None,
     "retry_after": None, "attempt_count": 1, "leased_by": None, "lease_expires_at": None, "last_attempt_at": None,
     "completed_at": None, "expires_at": None, "result_path": None, "upload_path": "x", "progress": None,
-    "error_code": None, "error_message": None, "dead_letter": False,
+    "error_code": None, "error_message": None, "dead_letter": False, "route": "default",
 }  # fmt: skip
 HOLD = {
     "breaker": "closed", "by_hand": False, "opened_at": None, "probe_after": None, "active_servers": 1,
@@ -89,7 +89,11 @@ def test_an_open_breaker_is_the_reason_before_any_other() -> None:
 
 
 def test_a_breaker_opened_by_hand_says_how_to_close_it() -> None:
-    assert "convertq breaker close" in sentence({**OPEN, "by_hand": True, "probe_after": None})
+    by_hand = {**OPEN, "by_hand": True, "probe_after": None}
+    assert "; `convertq breaker close` lets jobs through" in sentence(by_hand)
+    said = sentence(by_hand, route="grobid")
+    assert said.startswith("held: the breaker of gateway grobid was opened by hand at ")
+    assert said.endswith("; `convertq breaker close --gateway grobid` lets jobs through")
 
 
 def test_a_waiting_job_names_what_it_waits_for() -> None:

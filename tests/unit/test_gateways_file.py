@@ -48,6 +48,11 @@ def test_a_file_describes_gateways_and_the_rest_comes_from_the_settings(file: Pa
     assert "s3cret" not in repr(found)
 
 
+def test_wrong_values_of_what_the_file_replaces_are_ignored(file: Path) -> None:
+    found = config(file, MINIMAL, GATEWAY_URL="nonsense://", MAPPINGS_ALLOWED=" ")
+    assert [gateway.name for gateway in found.gateways] == ["one"]
+
+
 def test_without_a_file_there_is_one_gateway() -> None:
     variables = {"DATABASE_URL": "postgresql://h/d", "GATEWAY_URL": "http://h", "MAPPINGS_ALLOWED": "a,b"}
     [only] = read_config(variables).gateways

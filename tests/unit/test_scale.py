@@ -48,11 +48,11 @@ def test_the_number_of_wanted_workers(loads: list[GatewayLoad], wanted: int) -> 
         ([load(running=3, queued=120, seconds=0.5)], "3 running, and 1 to finish 120 queued within 60 s"),
         (
             [load(queued=600, seconds=6.0, max_calls=8)],
-            "0 running, and 8 to finish 600 queued within 60 s; max_calls limits default",
+            "0 running, and 8 to finish 600 queued within 60 s; max_calls limits gateway default",
         ),
         (
             [load(queued=5, breaker="half_open"), load(gateway="ocr", queued=1, is_paused=True)],
-            "every queued job is held: the breaker of default is half-open, ocr is paused",
+            "every queued job is held: the breaker of gateway default is half-open, gateway ocr is paused",
         ),
         ([load(has_paused_jobs=True)], "every queued job is held: their owners are paused"),
     ],
