@@ -145,8 +145,12 @@ class JobQueue:
         )
         return row is not None
 
-    def requeue_job(self, job: ClaimedJob, reason: str, delay_ms: int = 0) -> bool:
-        return self.database.one("requeue_job", **job.fence, reason=reason, delay_ms=delay_ms) is not None
+    def requeue_job(self, job: ClaimedJob, reason: str, delay_ms: int = 0, gateway_status: int | None = None) -> bool:
+        gateway = job.gateway_in_events if gateway_status is not None else None
+        row = self.database.one(
+            "requeue_job", **job.fence, reason=reason, delay_ms=delay_ms, gateway_status=gateway_status, gateway=gateway
+        )  # fmt: skip
+        return row is not None
 
     # -- what a lost worker leased --
 

@@ -43,7 +43,7 @@ class Interrupted:
 
     reason: str
     delay_ms: int = 0  # before the job may be claimed again
-    is_answered: bool = False  # the gateway was called and has answered: a trial of its breaker has succeeded
+    gateway_status: int | None = None  # of the answer of a busy gateway: with one, a trial of its breaker has succeeded
 
 
 @dataclass(frozen=True)

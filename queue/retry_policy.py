@@ -39,7 +39,7 @@ def after_busy_answer(
         delay_ms = failure.retry_after * 1000
     else:
         delay_ms = config.retry_base_delay_ms + dice(0, config.retry_jitter_max_ms)
-    return Interrupted("busy", int(delay_ms), is_answered=True)
+    return Interrupted("busy", int(delay_ms), failure.gateway_status)
 
 
 def attempts_allowed(code: str | None, max_attempts: int) -> int:

@@ -139,8 +139,9 @@ class Settlement:
             self._lose(job)
 
     def _requeue(self, job: ClaimedJob, outcome: Interrupted) -> None:
-        with self._breaker.ending_trial(self._queue.database, job, is_answered=outcome.is_answered):
-            is_leased = self._queue.requeue_job(job, outcome.reason, outcome.delay_ms)
+        is_answered = outcome.gateway_status is not None
+        with self._breaker.ending_trial(self._queue.database, job, is_answered=is_answered):
+            is_leased = self._queue.requeue_job(job, outcome.reason, outcome.delay_ms, outcome.gateway_status)
         if is_leased or self._queue.find_outcome(job, "requeued"):
             self._end(job, JobRequeued(job, outcome.reason))
         else:

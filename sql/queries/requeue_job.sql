@@ -1,5 +1,6 @@
 -- requeue_job: processing -> queued, by its holder (shutdown, busy gateway); the attempt does not count
--- Parameters: id, holder, attempt, run, reason, delay_ms (0: none)
+-- Parameters: id, holder, attempt, run, reason, delay_ms (0: none), gateway_status, gateway (null: `default`,
+--   or no call)
 -- Rows: one, or none when the lease is lost
 WITH requeued AS (
     UPDATE {schema}.jobs
@@ -12,7 +13,8 @@ WITH requeued AS (
     INSERT INTO {schema}.job_events (job_id, event_type, meta)
     SELECT id, 'requeued', jsonb_strip_nulls(jsonb_build_object(
                'worker', %(holder)s::text, 'attempt', %(attempt)s::int, 'reason', %(reason)s::text,
-               'retry_after', retry_after))
+               'retry_after', retry_after, 'gateway_status', %(gateway_status)s::int,
+               'gateway', %(gateway)s::text))
       FROM requeued
 )
 SELECT id FROM requeued

@@ -114,7 +114,7 @@ def test_a_retry_keeps_its_turn_and_a_manual_retry_gets_a_new_one(conn: Conn) ->
     assert turn_of(conn, job.id) == turn
     again = claim(conn)
     assert again.id == job.id, "it goes before the others"
-    assert run(conn, "requeue_job", **again.fence, reason="shutdown", delay_ms=0)
+    assert run(conn, "requeue_job", **again.fence, reason="shutdown", delay_ms=0, gateway_status=None, gateway=None)
     assert (turn_of(conn, job.id), claim(conn).id) == (turn, job.id)
     assert fail(conn, other)
     assert run(conn, "retry_jobs", ids=[other.id])

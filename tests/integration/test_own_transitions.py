@@ -53,7 +53,7 @@ def test_a_row_that_is_written_back_as_it_was_read_calls_the_triggers(conn: Conn
     """As an ORM does that saves every column: own_transitions has moved on meanwhile, and must not go back."""
     job = insert_job(conn)
     stale = row_of(conn, job)["own_transitions"]
-    run(conn, "requeue_job", **claim(conn).fence, reason="shutdown", delay_ms=0)
+    run(conn, "requeue_job", **claim(conn).fence, reason="shutdown", delay_ms=0, gateway_status=None, gateway=None)
     moved = row_of(conn, job)["own_transitions"]
     assert moved > stale
     change: LiteralString = "UPDATE jobs SET status = 'failed', error_code = 'X', own_transitions = %s WHERE id = %s"

@@ -115,7 +115,7 @@ HOT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "lock_lease": (FENCE, {"jobs_pkey"}),
     "schedule_retry": ({**FENCE, "delay_ms": 1, **ERROR}, {"jobs_pkey"}),
     "fail_job": ({**FENCE, "dead_letter": False, **ERROR}, {"jobs_pkey"}),
-    "requeue_job": ({**FENCE, "reason": "x", "delay_ms": 0}, {"jobs_pkey"}),
+    "requeue_job": ({**FENCE, "reason": "x", "delay_ms": 0, "gateway_status": 503, "gateway": None}, {"jobs_pkey"}),
     "requeue_worker_jobs": (
         {
             "holder": HOLDER,

@@ -65,6 +65,8 @@ def test_a_burst_is_followed_up_and_down_across_a_reload_without_losing_a_job(
     gateway.default = delayed(0.02)
     process = short_timeouts_supervisor(WORKER_CONCURRENCY="1..4", METRICS_PORT=port)
     eventually(lambda: probe(port, "health") == probe(port, "ready") == 200, what="both probes")
+    assert probe(port, "metrics") == 200
+    assert probe(port, "unknown") == 404
     jobs = documents.put_many(200)
     process.wait_for_event("grow", workers=3)
     process.send(signal.SIGHUP)

@@ -86,7 +86,8 @@ def test_a_busy_gateway_delays_a_job_as_often_as_needed_and_fails_nothing(
     job = documents.put(mapping="invoice")
     assert documents.wait_for(job, "complete")["attempt_count"] == 1
     events = [event for event in documents.events(job) if event["event_type"] == "requeued"]
-    assert [event["meta"]["reason"] for event in events] == ["busy"] * 6
+    told = [(meta["reason"], meta["gateway"], meta["gateway_status"]) for meta in (event["meta"] for event in events)]
+    assert told == [("busy", "only", 503)] * 6
     assert all(event["meta"]["retry_after"] for event in events)
     assert not host.events("breaker_open")
 

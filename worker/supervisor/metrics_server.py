@@ -74,8 +74,11 @@ def with_probes(app: App, status_table: WorkerStatusTable, least: int) -> App:
             case "/ready":
                 connected = status_table.connected_workers
                 is_good, text = connected >= least, f"{connected} workers are connected, {least} are needed"
-            case _:
+            case "/metrics" | "/" | "":
                 return app(environ, start_response)
+            case _:
+                start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+                return [b"there are /metrics, /health and /ready\n"]
         status = "200 OK" if is_good else "503 Service Unavailable"
         start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
         return [f"{text}\n".encode()]
