@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import median, quantiles
 
+from bench.contender import Contender
 from bench.contenders import CONTENDERS
 from bench.documents import lay_out
 from bench.gateway import Gateway, null_gateway
@@ -34,16 +35,22 @@ Times = dict[str, list[float]]
 
 
 def measure(postgres: DurablePostgres, gateway: Gateway, submissions: int, names: Sequence[str] = NAMES) -> Times:
+    return measure_contenders(postgres, gateway, submissions, [CONTENDERS[name] for name in able(names)])
+
+
+def measure_contenders(
+    postgres: DurablePostgres, gateway: Gateway, submissions: int, contenders: Sequence[Contender]
+) -> Times:
     """Milliseconds, by contender."""
     gateway.reset()
     submitted: dict[str, tuple[str, float]] = {}
     with ExitStack() as up:
         turns = []
-        for name in able(names):
-            place = up.enter_context(place_for(CONTENDERS[name], postgres, gateway))
+        for contender in contenders:
+            place = up.enter_context(place_for(contender, postgres, gateway))
             ids = lay_out(place.uploads, WARM_UP + submissions)
-            up.enter_context(working(CONTENDERS[name], place, WORKERS))
-            turns.append((name, ids, up.enter_context(CONTENDERS[name].submitting(place))))
+            up.enter_context(working(contender, place, WORKERS))
+            turns.append((contender.name, ids, up.enter_context(contender.submitting(place))))
         for number in range(WARM_UP + submissions):
             for name, ids, submit in random.sample(turns, len(turns)):
                 submitted[str(ids[number])] = name, submit(ids[number])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from convertq.embedded.postgres import free_port
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-SERVER_CONNECTIONS = 32
+SERVER_CONNECTIONS = int(os.environ.get("BENCH_FLEET_CONNECTIONS", "32"))
 MOST_CLIENTS = 4000
 READY_WITHIN_SECONDS = 10.0
 SETTINGS = """

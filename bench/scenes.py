@@ -111,7 +111,7 @@ SCENES: dict[str, Scene] = {
     "s3": of_rows(lambda run: s3.rows(*run.both)),
     "pool": of_rows(lambda run: pool.rows(*run.both)),
     "claimers": lambda run: claimers.scene(),
-    "fleet": lambda run: fleet.scene(),
+    "fleet": lambda run: fleet.scene(run.gateway, run.machine, keeps=run.keeps),
     "claims": of_rows(lambda run: claims.rows(run.postgres)),
     "fair": of_rows(lambda run: fair.rows(*run.both)),
     "held": of_rows(lambda run: held.rows(run.postgres)),

@@ -13,8 +13,8 @@ from convertq.queue.cancel import discard_results
 from convertq.queue.claim import Claim, NextClaim
 from convertq.queue.completion import FinishedJob
 from convertq.queue.config import Config
+from convertq.queue.database.answers import Answers
 from convertq.queue.database.errors import in_plain_words
-from convertq.queue.database.pipeline import Pipeline
 from convertq.queue.errors import Code, Failure, io_failure
 from convertq.queue.job import ClaimedJob
 from convertq.queue.job_events import (
@@ -35,7 +35,7 @@ from convertq.queue.store.protocol import PendingResult, Store
 
 ANOTHER_HOLDER = "another holder has the job"
 
-Permit = Callable[[Pipeline], AbstractContextManager[object]]
+Permit = Callable[[Answers], AbstractContextManager[object]]
 
 
 class Settlement:

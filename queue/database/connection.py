@@ -28,6 +28,14 @@ ANSWER_TIMEOUT_SECONDS = 12
 #: Its statements are planned once: by its estimates PostgreSQL would plan the largest of them again for every job,
 #: which costs as much as running it (0.4 ms of CPU).
 CLAIMING_OPTIONS = ("-c enable_sort=off", "-c plan_cache_mode=force_generic_plan")
+#: The same for one transaction of a worker, where a pooler allows no settings of the session.
+BEGIN_BEHIND_POOLER = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE NOT DEFERRABLE",
+    f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_SECONDS * 1000}",
+    f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_TIMEOUT_SECONDS * 1000}",
+    "SET LOCAL enable_sort = off",
+    "SET LOCAL plan_cache_mode = force_generic_plan",
+)
 #: Parameters of libpq. The URL, the service file and the environment take precedence over them.
 CONNECTION_DEFAULTS = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -61,6 +69,7 @@ class BoundedConnection(psycopg.Connection[DictRow]):
 
     answer_timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
     is_pooled: bool = False  # a transaction pooler is in between: session settings and locks do not last
+    prepares_behind_pooler: bool = True
     host: Host | None = None  # the one of several that it is connected to
     limits: SessionLimits  # as requested; a pooler may drop them silently
 
@@ -119,6 +128,7 @@ def _open(url: DatabaseUrl, settings: dict[str, Any], limits: SessionLimits, *, 
     connection = BoundedConnection.connect(
         url.conninfo, autocommit=True, row_factory=dict_row, prepare_threshold=1, context=TIMESTAMP_ADAPTERS, **settings
     )
+    connection.prepares_behind_pooler = url.prepares
     connection.limits, connection.host = limits, url.host_of(connection.info.host, connection.info.port)
     if pooled:
         connection.expect_pooler()

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 from convertq import sql
 from convertq.queue.database.connection import (
+    BEGIN_BEHIND_POOLER,
     IDLE_IN_TRANSACTION_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
     BoundedConnection,
@@ -18,6 +19,7 @@ from convertq.queue.database.connection import (
 )
 from convertq.queue.database.errors import DATABASE_ERRORS, READ_ONLY, SchemaError, server_is_gone
 from convertq.queue.database.pipeline import BEGIN, COMMIT, Pipeline, Statement
+from convertq.queue.database.pooled_pipeline import PooledPipeline
 from convertq.queue.database.unreadable_row import UnreadableRow
 from convertq.queue.database.url import DatabaseUrl
 from psycopg.rows import DictRow
@@ -44,7 +46,9 @@ class Database:
 
     def _use(self, connection: BoundedConnection) -> None:
         self.connection = connection
-        self.pipeline = Pipeline(connection, self.schema)
+        self.pipeline: Pipeline | PooledPipeline = Pipeline(connection, self.schema)
+        if connection.is_pooled:
+            self.pipeline = PooledPipeline(connection, self.schema, BEGIN_BEHIND_POOLER, self.run)
 
     @classmethod
     def open(cls, url: DatabaseUrl, application_name: str, *, claims: bool = False, reopens: bool = False) -> Database:
@@ -103,9 +107,7 @@ class Database:
 
     def run_prepared(self, statement: Statement) -> list[DictRow]:
         """A statement alone, by the pipeline, which costs the client less than `run` and shares its plan with
-        pipelined_transaction. Not behind a pooler, like that one."""
-        if self.connection.is_pooled:
-            return self.run(statement[0], **statement[1])
+        pipelined_transaction."""
         return self.pipeline.run(statement)[0]
 
     @contextmanager
@@ -121,16 +123,7 @@ class Database:
         self, *statements: Statement, at_commit: Sequence[Statement] = ()
     ) -> Iterator[list[list[DictRow]]]:  # fmt: skip
         """The rows of each statement, in a transaction of two round trips: BEGIN goes with the statements, and COMMIT
-        with those that are in `at_commit` by the end of the block.
-
-        Behind a pooler each is a round trip: a prepared statement may be missing on the next server connection.
-        """
-        if self.connection.is_pooled:
-            with self.transaction():
-                yield [self.run(name, **parameters) for name, parameters in statements]
-                for name, parameters in at_commit:
-                    self.run(name, **parameters)
-            return
+        with those that are in `at_commit` by the end of the block, except behind a pooler."""
         try:
             _, *rows = self.pipeline.run(BEGIN, *statements)
             yield rows
@@ -168,6 +161,7 @@ class Database:
         """PgBouncer with `ignore_startup_parameters = options` accepts our options, and drops them."""
         if SessionLimits(row["statement_timeout_ms"], row["lock_timeout_ms"]) != self.connection.limits:
             self.connection.expect_pooler()
+            self._use(self.connection)
 
     def close(self) -> None:
         self.connection.close()

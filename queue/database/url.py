@@ -57,6 +57,7 @@ class DatabaseUrl:
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     names_schema: bool = False  # otherwise the schema is the default
     hosts: tuple[Host, ...] = ()  # in the order in which they are tried
+    prepares: bool = True  # whether statements may be prepared where a pooler is in between
 
     @property
     def shown(self) -> str:
@@ -105,7 +106,8 @@ def parse_database_url(text: str, *, several_hosts: str = READ_WRITE) -> Databas
     if len(hosts) > 1 and not _chooses_session(named, parameters):
         kept.append(f"{TARGET}={several_hosts}")
     pooled = named.get("pgbouncer", "").lower() == "true"
-    return DatabaseUrl(_joined(base, kept), schema, pooled, parameters, "schema" in named, hosts)
+    prepares = named.get("statement_cache_size") != "0"
+    return DatabaseUrl(_joined(base, kept), schema, pooled, parameters, "schema" in named, hosts, prepares)
 
 
 def parse_read_url(text: str) -> DatabaseUrl:

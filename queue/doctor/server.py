@@ -63,12 +63,12 @@ def check_clock(context: CheckContext) -> Finding:
 
 
 def check_pooler(context: CheckContext) -> Finding:
-    if context.database.connection.is_pooled:
-        wake_ups = "" if context.config.database_direct_url else "no wake-ups, "
-        what = f"session settings are refused: no statement limit, {wake_ups}nothing prepared"
-        remedy = "connect the workers to PostgreSQL itself, or to a pool in session mode"
-        return warn("pooler", what, f"{remedy}{', or set DATABASE_DIRECT_URL for wake-ups' if wake_ups else ''}")
-    return ok("pooler", "session settings are in force")
+    if not context.database.connection.is_pooled:
+        return ok("pooler", "session settings are in force")
+    if context.config.database_direct_url is None:
+        what = "a transaction pooler: workers are not notified of new jobs, and poll"
+        return warn("pooler", what, "set DATABASE_DIRECT_URL to PostgreSQL itself, for the supervisor")
+    return ok("pooler", "a transaction pooler; the supervisor listens at DATABASE_DIRECT_URL")
 
 
 def make_room(limit: str) -> str:

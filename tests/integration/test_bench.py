@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 import requests
 
-from bench import big_history, claimers, held, redis, report, throughput
+from bench import big_history, claimers, fleet, fleet_wake_up, held, pgbouncer, redis, report, throughput
 from bench import results as results_module
 from bench.contender import ROOT
 from bench.contenders import CONTENDERS
@@ -186,3 +186,21 @@ def test_a_small_history_a_few_claimers_and_a_few_held_jobs_are_measured(monkeyp
     ]  # fmt: skip
     assert found.rate > 0
     assert [name.split()[0] for name in beside_held] == ["claim"] * 5 + ["pause", "resume"]
+
+
+@pytest.mark.skipif(not pgbouncer.PROGRAM, reason="pgbouncer is not installed")
+def test_a_small_fleet_is_measured_on_both_ways_and_at_half_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gateway: Gateway
+) -> None:
+    sizes = {"WORKERS": [1, 3], "SECONDS": 0.5, "ROUNDS": 2, "START_SECONDS": 0.1, "WARM_UP_JOBS": 6}
+    for name, value in sizes.items():
+        monkeypatch.setattr(fleet, name, value)
+    monkeypatch.setattr(fleet, "PICTURE", tmp_path / "fleet.svg")
+    monkeypatch.setattr(fleet_wake_up, "SUBMISSIONS", 2)
+    lines = fleet.scene(gateway, "here", keeps=True).splitlines()
+    assert [line.split("|")[1:4] for line in lines if re.match(r"\| \d+ \|", line)][:2] == [
+        [" 1 ", " none ", " direct, 1 connections "],
+        [" 1 ", " none ", " PgBouncer, 32 connections "],
+    ]
+    assert sum("through PgBouncer" in line or "behind PgBouncer" in line for line in lines) == 3
+    assert "PgBouncer</text>" in (tmp_path / "fleet.svg").read_text()

@@ -11,7 +11,7 @@ import pytest
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import Claim, ClaimCursor, NextClaim
 from convertq.queue.completion import FinishedJob
-from convertq.queue.database import pipeline
+from convertq.queue.database import answers
 from convertq.queue.database.database import Database
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.errors import Failure
@@ -309,11 +309,11 @@ def test_a_worker_of_a_large_pool_has_a_permit_while_it_commits_and_none_while_i
     )
     monkeypatch.setattr(directory, "sync_directory", lambda _: found.append(is_one_free()))
     jobs = batch(bounded, 2)
-    monkeypatch.setattr(pipeline, "SLOW_ANSWER_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(answers, "SLOW_ANSWER_SECONDS", WAIT_SECONDS)
     settlement.settle(jobs[0], files.converted(jobs[0]))
     assert (found, is_one_free()) == ([False], True)
 
-    monkeypatch.setattr(pipeline, "SLOW_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(answers, "SLOW_ANSWER_SECONDS", 0.01)
     there = connect()
     there.execute("BEGIN")
     there.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [jobs[1].id])

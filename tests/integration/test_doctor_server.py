@@ -76,7 +76,10 @@ def test_clock(make_context: MakeContext) -> None:
 
 def test_pooler(make_context: MakeContext, database_url: str) -> None:
     assert state_of(server.check_pooler, make_context()) is OK
-    assert state_of(server.check_pooler, make_context(DATABASE_URL=f"{database_url}&pgbouncer=true")) is WARN
+    pooled = f"{database_url}&pgbouncer=true"
+    assert state_of(server.check_pooler, make_context(DATABASE_URL=pooled)) is WARN
+    both = make_context(DATABASE_URL=pooled, DATABASE_DIRECT_URL=database_url)
+    assert state_of(server.check_pooler, both) is OK
 
 
 def test_connections(make_context: MakeContext, environment: Environment) -> None:

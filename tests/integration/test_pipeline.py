@@ -11,7 +11,7 @@ from convertq.queue.claim import NO_CLAIM, NOTHING_FINISHED
 from convertq.queue.completion import FinishedJob, completion_parameters
 from convertq.queue.database.database import Database
 from convertq.queue.database.errors import server_is_gone
-from convertq.queue.database.pipeline import BEGIN, COMMIT, Statement, _numbered
+from convertq.queue.database.pipeline import BEGIN, COMMIT, Statement, numbered
 from convertq.queue.job import ClaimedJob
 from convertq.queue.outcome import Completed
 from psycopg.pq import TransactionStatus
@@ -125,6 +125,17 @@ def test_a_statement_that_cannot_be_prepared_is_prepared_again(conn: Conn, datab
     assert database.pipeline.run(("lock_lease", job.fence)) == [[{"id": job.id}]]
 
 
+def test_a_migration_that_changes_a_column_reaches_what_was_prepared_before_it(conn: Conn, database: Database) -> None:
+    register_server(conn)
+    insert_job(conn, pretty=True)
+    [[row]] = database.pipeline.run(("complete_and_claim", CLAIM))
+    assert row["pretty"] is True
+    conn.execute("ALTER TABLE jobs ALTER pretty DROP DEFAULT, ALTER pretty TYPE text")
+    insert_job(conn, pretty="very")
+    [[row]] = database.pipeline.run(("complete_and_claim", CLAIM))
+    assert row["pretty"] == "very"
+
+
 def test_a_pipeline_waits_no_longer_than_its_answer_timeout(conn: Conn, connect: Connect, database: Database) -> None:
     job = claimed(conn)
     other = connect()
@@ -142,8 +153,8 @@ def test_a_connection_that_is_cut_is_an_error_and_not_a_hang(conn: Conn, databas
     assert server_is_gone(lost.value)
 
 
-def test_a_percent_sign_and_a_name_used_twice_are_numbered_right() -> None:
-    text, names = _numbered("complete_and_claim", "public")
+def test_a_percent_sign_and_a_name_used_twice_arenumbered_right() -> None:
+    text, names = numbered("complete_and_claim", "public")
     assert b"%(" not in text
     assert b"%%" not in text
     assert names[0] == "holder"

@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from convertq import sql
 from convertq.queue.database.connection import connect
+from convertq.queue.database.database import Database
+from convertq.queue.database.pipeline import numbered
 from convertq.queue.database.url import parse_database_url
 from convertq.queue.jobs import NEWEST
 from convertq.queue.scan_budget import START, Position
@@ -460,12 +462,44 @@ def test_a_claim_on_a_table_that_nobody_has_analysed_reads_its_index_in_order(
 ) -> None:
     """New, or filled just now: the planner takes a thousand queued jobs for a handful."""
     with connect(parse_database_url(database_url), "convertq:plans", claims=True) as worker:
-        register_server(worker)
-        worker.execute(
-            "INSERT INTO jobs (bytes, sha256, status) SELECT 1, repeat('0', 64), 'queued' FROM generate_series(1, 1000)"
-        )
+        queue_a_thousand_jobs(worker)
         with worker.transaction():
             found = list(nodes(explain(worker, statement, mode)))
     indexes = {node["Index Name"] for node in found if node.get("Index Name", "").startswith("jobs_")}
     assert indexes <= HOT[statement][1]
     assert not [node for node in found if node["Node Type"] == "Sort"]
+
+
+def queue_a_thousand_jobs(conn: Conn) -> None:
+    register_server(conn)
+    conn.execute(
+        "INSERT INTO jobs (bytes, sha256, status) SELECT 1, repeat('0', 64), 'queued' FROM generate_series(1, 1000)"
+    )
+
+
+def test_the_plan_that_clients_of_a_pooler_share_is_the_one_of_a_direct_connection(database_url: str) -> None:
+    """Their sessions have no settings of ours, but their transactions have."""
+    url = parse_database_url(database_url)
+    with connect(url, "convertq:plans", claims=True) as direct, connect(url, "convertq:plans") as pooled:
+        queue_a_thousand_jobs(direct)
+        with direct.transaction():
+            wanted = explain(direct, "complete_and_claim", "force_generic_plan")
+        pooled.expect_pooler()
+        pipeline = Database(pooled, "public").pipeline
+        for _ in range(2):  # the first prepares it
+            [rows] = pipeline.run(("complete_and_claim", HOT["complete_and_claim"][0] | FROM_THE_START))
+            assert rows[0]["id"] is not None
+        name = "SELECT name, generic_plans FROM pg_prepared_statements WHERE starts_with(name, 'convertq_complete')"
+        prepared = one(pooled, name)
+        assert prepared["generic_plans"] == 2
+        _, parameters = numbered("complete_and_claim", "public")
+        values = [quoting.Literal((CLAIM | FROM_THE_START)[each]) for each in parameters]
+        call = quoting.SQL("EXPLAIN (FORMAT JSON) EXECUTE {} ({})")
+        with pooled.transaction():
+            pooled.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            explained = call.format(quoting.SQL(prepared["name"]), quoting.SQL(", ").join(values))
+            row = pooled.execute(explained).fetchone()
+    assert row is not None
+    found = row["QUERY PLAN"][0]["Plan"]
+    assert [node.get("Index Name") for node in nodes(found)] == [node.get("Index Name") for node in nodes(wanted)]
+    assert not [node for node in nodes(found) if node["Node Type"] == "Sort"]

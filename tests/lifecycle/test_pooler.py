@@ -128,6 +128,52 @@ def test_a_pooler_that_drops_the_session_settings_without_a_word_is_noticed(
     assert process.events("retry") == []
 
 
+def prepared_behind(pooled: str) -> set[str]:
+    """On the server connection that this client gets: the names of the statements without their hashes."""
+    with psycopg.connect(pooled, prepare_threshold=None) as client:
+        names = client.execute("SELECT name FROM pg_prepared_statements WHERE starts_with(name, 'convertq_')")
+        return {name.rpartition("_")[0] for (name,) in names}
+
+
+@pytest.mark.parametrize("pooler_settings", ["default_pool_size = 1\n"])
+def test_all_workers_share_the_plans_of_a_server_connection(
+    own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs
+) -> None:
+    """Eight clients of one server connection, which are of two schemas."""
+    migrate(f"{own_postgres.url()}?schema=Other_App")
+    pooled = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres"
+    processes = [supervisor(DATABASE_URL=f"{pooled}?schema={schema}") for schema in ("public", "Other_App")]
+    for schema in ("public", '"Other_App"'):
+        options = f"-c search_path={schema}"
+        with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row, options=options) as direct:
+            documents = Documents(direct, dirs.uploads, dirs.results)
+            documents.wait_for_all(documents.put_many(50), "complete")
+    assert "convertq_complete_and_claim" in prepared_behind(pooled)
+    for process in processes:
+        assert process.events("db_down") == []
+        assert process.events("retry") == []
+
+
+@pytest.mark.parametrize(
+    ("pooler_settings", "hint"),
+    [
+        ("server_reset_query = DISCARD ALL\nserver_reset_query_always = 1\n", ""),
+        ("", "?statement_cache_size=0"),
+    ],
+)
+def test_jobs_are_converted_where_nothing_stays_prepared(
+    own_postgres: EmbeddedPostgres, pooler_port: int, supervisor: Supervisor, dirs: Dirs, hint: str
+) -> None:
+    pooled = f"postgresql://postgres@127.0.0.1:{pooler_port}/postgres"
+    with psycopg.connect(own_postgres.url(), autocommit=True, row_factory=dict_row) as direct:
+        process = supervisor(DATABASE_URL=pooled + hint, WORKER_CONCURRENCY=4)
+        documents = Documents(direct, dirs.uploads, dirs.results)
+        documents.wait_for_all(documents.put_many(100), "complete")
+    assert prepared_behind(pooled) == set()
+    assert process.events("db_down") == []
+    assert process.events("retry") == []
+
+
 @pytest.fixture
 def foreign_settings(own_postgres: EmbeddedPostgres) -> None:
     with psycopg.connect(own_postgres.url(), autocommit=True) as direct:

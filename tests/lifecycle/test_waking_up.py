@@ -231,7 +231,7 @@ def test_behind_a_transaction_pooler_nobody_listens_and_polling_is_enough(
     documents = own_documents()
     documents.wait_for(documents.put(), "complete")
     assert sessions_that(own_postgres, "-- start_waiting:", 0) == set()
-    assert sessions_that(own_postgres, CLAIM, 0)
+    assert sessions_that(own_postgres, "EXECUTE convertq_complete_and_claim_", 0)
 
 
 def test_schemas_in_one_database_do_not_wake_each_other(supervisor: Supervisor, own_postgres: EmbeddedPostgres) -> None:

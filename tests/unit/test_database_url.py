@@ -41,6 +41,11 @@ def test_a_pooler_in_between_is_known_by_its_parameter(text: str, pooled: bool) 
     assert parse_database_url(f"postgresql://h/db{text}").pooled is pooled
 
 
+@pytest.mark.parametrize(("text", "prepares"), [("", True), ("?statement_cache_size=0", False)])
+def test_nothing_is_prepared_behind_a_pooler_if_prismas_parameter_says_so(text: str, prepares: bool) -> None:
+    assert parse_database_url(f"postgresql://h/db{text}").prepares is prepares
+
+
 def test_escaped_values_reach_libpq_as_they_were_written() -> None:
     url = parse_database_url("postgresql://u:a%26b%3Fc@/db?host=%2Frun%2Fpg&schema=x&options=-c%20geqo%3Doff")
     known = conninfo_to_dict(url.conninfo)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
-from convertq.queue.database.pipeline import Pipeline
+from convertq.queue.database.answers import Answers
 from convertq.worker.supervisor.status_table import WorkerStatus, WorkerStatusTable
 
 
@@ -28,7 +28,7 @@ class WorkerSlot:
         return f"{self.table.server_id}/{self._number}"
 
     @contextmanager
-    def permit(self, pipeline: Pipeline) -> Iterator[None]:
+    def permit(self, pipeline: Answers) -> Iterator[None]:
         """For one transaction of a large pool. It is returned early if the database keeps this worker waiting: then
         the worker waits for a disk, a standby or a lock, and costs nobody a core."""
         if not self.table.permits.take(self._number):
