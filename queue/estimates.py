@@ -1,7 +1,7 @@
 """When jobs will probably be done, and their position in the queue: for the commands, the API and the pages.
 
-A job has no estimate when it has ended, is paused, waits for another job or far behind the limit of its owner, is behind
-an open breaker, or when no worker is active.
+A job has no estimate when it has ended, is paused, waits for another job or far behind the limit of its owner, is
+behind an open breaker, or when no worker is active.
 """
 
 from __future__ import annotations

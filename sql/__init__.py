@@ -67,6 +67,13 @@ def claim_order() -> str:
     return " ".join(line for line in lines if not line.startswith("--"))
 
 
+def begin_behind_pooler(lock_timeout_ms: int, idle_timeout_ms: int) -> list[bytes]:
+    """The commands of begin_behind_pooler.sql."""
+    text = (files(__name__) / "begin_behind_pooler.sql").read_text("utf-8")
+    commands = text.format(lock_timeout_ms=lock_timeout_ms, idle_timeout_ms=idle_timeout_ms).splitlines()
+    return [command.rstrip(";").encode() for command in commands if not command.startswith("--")]
+
+
 @lru_cache(maxsize=1)
 def migrations() -> tuple[Migration, ...]:
     found = [entry for entry in (files(__name__) / "migrations").iterdir() if entry.name.endswith(".sql")]

@@ -29,13 +29,7 @@ ANSWER_TIMEOUT_SECONDS = 12
 #: which costs as much as running it (0.4 ms of CPU).
 CLAIMING_OPTIONS = ("-c enable_sort=off", "-c plan_cache_mode=force_generic_plan")
 #: The same for one transaction of a worker, where a pooler allows no settings of the session.
-BEGIN_BEHIND_POOLER = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE NOT DEFERRABLE",
-    f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_SECONDS * 1000}",
-    f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_TIMEOUT_SECONDS * 1000}",
-    "SET LOCAL enable_sort = off",
-    "SET LOCAL plan_cache_mode = force_generic_plan",
-)
+BEGIN_BEHIND_POOLER = sql.begin_behind_pooler(LOCK_TIMEOUT_SECONDS * 1000, IDLE_IN_TRANSACTION_TIMEOUT_SECONDS * 1000)
 #: Parameters of libpq. The URL, the service file and the environment take precedence over them.
 CONNECTION_DEFAULTS = {
     "connect_timeout": CONNECT_TIMEOUT_SECONDS,

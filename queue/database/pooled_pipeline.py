@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
+from convertq import sql
 from convertq.queue.database.answers import ANSWERED, Answers
 from convertq.queue.database.pipeline import BEGIN, COMMIT, Statement, as_text, numbered
 from psycopg.errors import error_from_result
@@ -47,17 +48,22 @@ class Command(NamedTuple):
     prepares: bytes = b""
 
 
-ROLLBACK, END, SERVER_PROCESS = (Command(text) for text in (b"ROLLBACK", b"COMMIT", b"SELECT pg_backend_pid()"))
+ROLLBACK, END = Command(b"ROLLBACK"), Command(b"COMMIT")
+SERVER_PROCESS = Command(sql.query("get_server_process", ""))
 
 
 class PooledPipeline(Answers):
     """Runs statements on a connection through a transaction pooler. A run is a transaction, or begins or ends one."""
 
     def __init__(
-        self, connection: BoundedConnection, schema: str, begin: Sequence[str], run_plain: Callable[..., list[DictRow]]
+        self,
+        connection: BoundedConnection,
+        schema: str,
+        begin: Sequence[bytes],
+        run_plain: Callable[..., list[DictRow]],
     ) -> None:
         super().__init__(connection)
-        self._schema, self._begin, self._run_plain = schema, [Command(each.encode()) for each in begin], run_plain
+        self._schema, self._begin, self._run_plain = schema, [Command(each) for each in begin], run_plain
         self._escaping = Escaping(connection.pgconn)
         self._statements: dict[str, SharedStatement] = {}
         self._prepared_on: set[tuple[bytes, bytes | None]] = set()  # what this client has prepared on which process

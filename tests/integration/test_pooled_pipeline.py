@@ -296,6 +296,8 @@ def test_a_standby_is_told_as_a_server_that_is_read_only(prepares: bool) -> None
             database = behind_a_pooler(opened)
             database.connection.prepares_behind_pooler = prepares
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction) as refused:
-                database.pipeline.run(BEGIN, ("lock_lease", {"id": UUID(int=1), "holder": HOLDER, "attempt": 1}))
+                database.pipeline.run(
+                    BEGIN, ("lock_lease", {"id": UUID(int=1), "holder": HOLDER, "attempt": 1, "run": 1})
+                )
             assert server_is_gone(refused.value)
             assert database.connection.info.transaction_status == TransactionStatus.IDLE
