@@ -240,7 +240,7 @@ def test_what_happens_in_the_database_is_seen(conn: Conn, top: Top) -> None:
     job = claimed(conn)
     terminal.wait_for("1 processing", "host:1/1", short(job.id))
     jobs.run(
-        conn, "report_progress", id=job.id, holder=jobs.HOLDER, attempt=1, lease_ttl=60,
+        conn, "report_progress", **job.fence, lease_ttl=60,
         step="converting", percent=70, bytes_done=7, bytes_total=10, message=None,
     )  # fmt: skip
     terminal.wait_for("70% converting")
