@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from statistics import median
 
+import psycopg
 from convertq.queue.breaker import Breaker
 from convertq.queue.claim import ClaimCursor, NextClaim
 from convertq.queue.completion import FinishedJob
@@ -58,34 +59,43 @@ REAL_WAYS = ("eight jobs", "one job")
 class Measured:
     rate: float
     milliseconds: float  # PostgreSQL's CPU per job
+    failed: int  # statements that reached a time limit
 
 
 Figures = dict[tuple[str, int], list[Measured]]
 
 
 def claim(config: Config, slot: WorkerSlot, way: str, control: Connection) -> None:
-    """Reports when it is warm, begins when it receives the end of the time, and sends the number of its jobs."""
+    """Reports when it is warm, begins when it receives the end of the time, and sends the numbers of its jobs and of
+    the statements that reached a time limit: like a worker, it tries these again."""
     database = Database.open(config.database, "bench", claims=True)
     cursor, holder, (wanted, needs_permit) = ClaimCursor(database, config), slot.holder, WAYS[way]
     breaker, next_claim = Breaker(config, Log(config, SERVER, holder)), NextClaim(cursor, SERVER, holder, wanted)
     permit = slot.permit if needs_permit and slot.table.permits.are_needed else None
     settlement = Settlement(JobQueue(database, config), open_store(config), breaker, JobEvents(), permit)
-    jobs = cursor.claim_job(SERVER, holder).jobs
+    jobs, failed = cursor.claim_job(SERVER, holder).jobs, 0
 
     def complete_and_claim(jobs: list[ClaimedJob]) -> list[ClaimedJob]:
-        claimed = settlement.complete([FinishedJob(job, Completed("bench")) for job in jobs], next_claim)
-        assert claimed
-        return claimed.jobs
+        nonlocal failed
+        finished = [FinishedJob(job, Completed("bench")) for job in jobs]
+        while True:
+            try:
+                claimed = settlement.complete(finished, next_claim)
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
+                failed += 1
+            else:
+                assert claimed
+                return claimed.jobs
 
     for _ in range(WARM_UP):
         assert jobs
         jobs = complete_and_claim(jobs)
     control.send(True)
-    end, done = control.recv(), 0
+    end, done, failed = control.recv(), 0, 0
     while jobs and time.monotonic() < end:
         done += len(jobs)
         jobs = complete_and_claim(jobs)
-    control.send(done)
+    control.send((done, failed))
 
 
 def measure(postgres: DurablePostgres, connections: int, way: str) -> Measured:
@@ -106,11 +116,11 @@ def measure(postgres: DurablePostgres, connections: int, way: str) -> Measured:
         before, began = cpu_seconds(postgres.pid), time.monotonic()
         for ours, _ in pipes:
             ours.send(began + SECONDS)
-        jobs = sum(ours.recv() for ours, _ in pipes)
+        jobs, failed = (sum(numbers) for numbers in zip(*(ours.recv() for ours, _ in pipes), strict=True))
         spent, seconds = cpu_seconds(postgres.pid) - before, time.monotonic() - began
         for process in processes:
             process.join()
-    return Measured(jobs / seconds, 1000 * spent / jobs)
+    return Measured(jobs / seconds, 1000 * spent / jobs, failed)
 
 
 def measure_all(postgres: DurablePostgres) -> Figures:
@@ -126,14 +136,15 @@ def measure_all(postgres: DurablePostgres) -> Figures:
 
 def figures_table(figures: Figures) -> str:
     lines = [
-        "| connections | way | jobs/s | least–most | PostgreSQL, CPU ms a job |",
-        "|---:|---|---:|---:|---:|",
+        "| connections | way | jobs/s | least–most | PostgreSQL, CPU ms a job | failed |",
+        "|---:|---|---:|---:|---:|---:|",
     ]
     for (name, connections), rounds in figures.items():
         rates = [one.rate for one in rounds]
         spread = f"{min(rates):.0f}–{max(rates):.0f}"
         cpu = median(one.milliseconds for one in rounds)
-        lines.append(f"| {connections} | {name} | {median(rates):.0f} | {spread} | {cpu:.2f} |")
+        failed = max(one.failed for one in rounds)
+        lines.append(f"| {connections} | {name} | {median(rates):.0f} | {spread} | {cpu:.2f} | {failed} |")
     return "\n".join(lines)
 
 
